@@ -166,8 +166,9 @@ struct BackendInfo {
   // Projections of e4m3 are packed as they are where both their sides, as this rank has them, are
   // multiples of this; 0: none is.
   int fp8_multiple = 0;
-  // On a CPU: of the operands of products by small integers. It decides the order of sums.
-  DType integer_products = DType::kF32;  // LoadedModel::numerics names it
+  // Whether products by small integers round their inputs to 8 bits: see InputScale. It is named by
+  // LoadedModel::numerics.
+  bool rounds_inputs = false;
   std::string numerics() const {
     return std::string(Name(device)) + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" +
            matmul + "/attn" + std::to_string(attention_version) +

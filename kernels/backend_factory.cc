@@ -33,7 +33,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
                      "; products of fp8 need cuda on a Hopper GPU: use --quantization none"));
   }
   if (options.device == Device::kCpu) return CpuBackend::Create(options);
-  return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective);
+  return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective,
+                                            /*exact_inputs=*/options.isa == "exact");
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOptions& options) {

@@ -37,7 +37,9 @@ constexpr std::optional<Quantization> ParseQuantization(std::string_view name) {
 // What MakeBackend makes.
 struct BackendOptions {
   Device device = Device::kCpu;
-  std::string isa = "auto";  // of the CPU: auto | amx | avx512 | avx2
+  // Of the CPU: auto | amx | avx512 | avx2. Of the reference "exact" has products by small integers
+  // take their inputs as they are.
+  std::string isa = "auto";
   DType compute_dtype = DType::kF32;
   Quantization quantization = Quantization::kNone;
   // Threads of all ranks together, at least one each; 0 = one for each physical core that this

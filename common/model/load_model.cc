@@ -82,8 +82,7 @@ std::string LoadedModel::numerics() const {
   const std::string numerics =
       info.numerics() + "/kv-" + std::string(kernels::Name(kv().layout.dtype));
   if (!config.quantization.has_value()) return numerics;
-  const bool pairs = info.integer_products == kernels::DType::kBF16;
-  return numerics + (pairs ? "/pairs/" : "/") + config.quantization->name();
+  return numerics + (info.rounds_inputs ? "/int8-inputs/" : "/") + config.quantization->name();
 }
 
 KvCache LoadedModel::kv_cache() const {

@@ -56,15 +56,13 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
   }
   const int threads = cpu::AskForThreads(ThreadsOfRank(options));
   std::unique_ptr<cpu::Gemm> gemm = MakeGemm(isa, options.compute_dtype, threads);
-  BackendInfo info{
-      .device = Device::kCpu,
-      .isa = std::string(cpu::Name(isa)),
-      .matmul = gemm->implementation(),
-      .threads = threads,
-      .compute_dtype = options.compute_dtype,
-      .ranks = options.collective != nullptr ? options.collective->size() : 1,
-      .integer_products =
-          cpu::ChooseQuantizedKernel(cpu::VectorIsa(isa), options.compute_dtype).row_dtype};
+  BackendInfo info{.device = Device::kCpu,
+                   .isa = std::string(cpu::Name(isa)),
+                   .matmul = gemm->implementation(),
+                   .threads = threads,
+                   .compute_dtype = options.compute_dtype,
+                   .ranks = options.collective != nullptr ? options.collective->size() : 1,
+                   .rounds_inputs = true};
   return std::unique_ptr<Backend>(
       new CpuBackend(std::move(info), cpu::VectorIsa(isa), std::move(gemm), options.collective));
 }
@@ -75,7 +73,7 @@ CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm
       team_(this->info().threads),
       gemm_(std::move(gemm)),
       images_(this->info().isa, *gemm_),
-      quantized_gemm_(isa, this->info().compute_dtype, this->info().threads),
+      quantized_gemm_(cpu::QuantizedKernelOf(isa, cpu::HasVnni()), this->info().threads),
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),
       rope_store_(cpu::ChooseRopeStore(isa)),

@@ -16,6 +16,7 @@ namespace {
 // What this processor says of itself in leaf 7 of CPUID.
 struct ExtendedFeatures {
   unsigned eax = 0;
+  unsigned ecx = 0;
   unsigned edx = 0;
 };
 
@@ -25,7 +26,7 @@ ExtendedFeatures FeaturesOf(unsigned subleaf) {
   unsigned ecx = 0;
   unsigned edx = 0;
   if (__get_cpuid_count(7, subleaf, &eax, &ebx, &ecx, &edx) == 0) return {};
-  return {eax, edx};
+  return {eax, ecx, edx};
 }
 
 bool HasAvx512Bf16() { return (FeaturesOf(1).eax & (1u << 5)) != 0; }
@@ -103,6 +104,8 @@ absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype) {
 bool HasAvx512Products(DType compute_dtype) {
   return compute_dtype != DType::kBF16 || HasAvx512Bf16();
 }
+
+bool HasVnni() { return (FeaturesOf(0).ecx & (1u << 11)) != 0; }
 
 bool HasAmxBf16() {
   constexpr unsigned kBf16 = 1u << 22;

@@ -28,6 +28,10 @@ Isa VectorIsa(Isa isa);
 // only with avx512_bf16. Attention and all else compute in fp32 and always do.
 bool HasAvx512Products(DType compute_dtype);
 
+// Whether this machine multiplies and sums bytes at once (avx512_vnni), which matters beside
+// AVX-512 alone.
+bool HasVnni();
+
 // Whether this machine multiplies tiles of bf16 (AMX).
 bool HasAmxBf16();
 

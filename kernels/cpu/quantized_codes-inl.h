@@ -1,6 +1,6 @@
-// How the integers of a quantized weight and what scales them come into registers. Highway includes
-// this once for each instruction set that it compiles, so it has a toggle in place of an include
-// guard.
+// How the codes of a quantized weight and what scales them come into registers, and how codes are
+// multiplied with those of rounded inputs. Highway includes this once for each instruction set that
+// it compiles, so it has a toggle in place of an include guard.
 #if defined(BATON_KERNELS_CPU_QUANTIZED_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BATON_KERNELS_CPU_QUANTIZED_CODES_INL_H_
 #undef BATON_KERNELS_CPU_QUANTIZED_CODES_INL_H_
@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/cpu/panel_gemm.h"
 #include "kernels/cpu/quantized_weight.h"
@@ -21,53 +22,151 @@ namespace baton::kernels::cpu::HWY_NAMESPACE {
 
 using IntTag = hn::RebindToSigned<FloatTag>;
 using IntVec = hn::Vec<IntTag>;
+using ShortTag = hn::Repartition<int16_t, FloatTag>;
+using ShortVec = hn::Vec<ShortTag>;
+// Four neighbouring columns of every output.
+using ByteTag = hn::Repartition<uint8_t, FloatTag>;
+using ByteVec = hn::Vec<ByteTag>;
+using InputTag = hn::Repartition<int8_t, FloatTag>;
+using InputVec = hn::Vec<InputTag>;
 constexpr IntTag kInt;
+constexpr ShortTag kShort;
+constexpr ByteTag kByte;
+constexpr InputTag kInput;
 
 constexpr int kParts = static_cast<int>(kPanelWidth / kLanes);  // vectors of a panel's width
+constexpr int64_t kStepBytes = 4 * kPanelWidth;                 // of a step of both kinds of codes
 
-// Integers of 8 bits: a column is 16 bytes.
-struct Codes8 {
-  static constexpr int kStep = 1;  // columns that are loaded at once
-  // The column's integers of the outputs that begin at `part` vectors.
-  using Loaded = FloatVec;
-  static HWY_INLINE Loaded Load(const std::byte* codes, int64_t step, int part) {
-    const hn::Rebind<int8_t, FloatTag> bytes;
-    const auto* from = reinterpret_cast<const int8_t*>(codes) + step * kPanelWidth + part * kLanes;
-    return hn::ConvertTo(kFloat, hn::PromoteTo(kInt, hn::LoadU(bytes, from)));
+HWY_INLINE ByteVec LoadStep(const std::byte* codes, int64_t step, int part) {
+  const auto* from = reinterpret_cast<const uint8_t*>(codes) + step * kStepBytes;
+  return hn::LoadU(kByte, from + part * hn::Lanes(kByte));
+}
+
+// The lower (kHalf 0) or upper four bits of every byte.
+template <int kHalf>
+HWY_INLINE ByteVec HalfBytes(ByteVec bytes) {
+  const hn::Repartition<uint16_t, FloatTag> words;
+  if constexpr (kHalf == 1) {
+    bytes = hn::BitCast(kByte, hn::ShiftRight<4>(hn::BitCast(words, bytes)));
   }
-  template <int kColumn>
-  static HWY_INLINE FloatVec Get(const Loaded& loaded) {
+  return hn::And(bytes, hn::Set(kByte, 15));
+}
+
+// Codes of 8 and 4 bits: how many columns are loaded at once, and four of them.
+struct Codes8 {
+  static constexpr int kBits = 8;
+  static constexpr int kStep = 4;
+  template <int kQuad>
+  static HWY_INLINE ByteVec Get(ByteVec loaded) {
     return loaded;
   }
 };
-
-// Integers of 4 bits: eight columns are 16 words. A code becomes a number where it stands in its
-// word, so all but the last are too large by a power of two, which is taken off the input instead:
-// see WidenQuantizedRows. That is exact, and saves shifts.
 struct Codes4 {
+  static constexpr int kBits = 4;
   static constexpr int kStep = 8;
-  using Loaded = IntVec;
-  static HWY_INLINE Loaded Load(const std::byte* codes, int64_t step, int part) {
-    const auto* from = reinterpret_cast<const int32_t*>(codes) + step * kPanelWidth + part * kLanes;
-    return hn::LoadU(kInt, from);
-  }
-  template <int kColumn>
-  static HWY_INLINE FloatVec Get(const Loaded& loaded) {
-    if constexpr (kColumn == 7) {
-      const hn::RebindToUnsigned<FloatTag> words;
-      return hn::ConvertTo(kFloat,
-                           hn::BitCast(kInt, hn::ShiftRight<28>(hn::BitCast(words, loaded))));
-    } else {
-      return hn::ConvertTo(kFloat, hn::And(loaded, hn::Set(kInt, 0xf << (4 * kColumn))));
-    }
+  template <int kQuad>
+  static HWY_INLINE ByteVec Get(ByteVec loaded) {
+    return HalfBytes<kQuad>(loaded);
   }
 };
 
-template <int kColumn, int kColumns, typename F>
-HWY_INLINE void ForEachColumn(F f) {
-  if constexpr (kColumn < kColumns) {
-    f.template operator()<kColumn>();
-    ForEachColumn<kColumn + 1, kColumns>(f);
+// Sums of products of neighbouring pairs of bytes, at most 32767, and of 16 bits.
+HWY_INLINE ShortVec PairSums(ByteVec a, InputVec b) {
+#if HWY_TARGET == HWY_AVX3
+  return ShortVec{_mm512_maddubs_epi16(a.raw, b.raw)};
+#else
+  return ShortVec{_mm256_maddubs_epi16(a.raw, b.raw)};
+#endif
+}
+HWY_INLINE IntVec PairSums(ShortVec a, ShortVec b) {
+#if HWY_TARGET == HWY_AVX3
+  return IntVec{_mm512_madd_epi16(a.raw, b.raw)};
+#else
+  return IntVec{_mm256_madd_epi16(a.raw, b.raw)};
+#endif
+}
+
+// The four codes at `x` for every output.
+HWY_INLINE InputVec LoadInputs(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof(four));
+  return hn::BitCast(kInput, hn::Set(kInt, four));
+}
+
+// Sums of products of up to 32 codes of a weight with codes of inputs, which are exact. These sum
+// pairs of products in 16 bits, which hold eight times two of 15 * 127; so codes of 8 bits are
+// multiplied by halves.
+template <typename Codes>
+struct PlainDots {
+  static constexpr int kRegisters = Codes::kBits / 4;
+  struct Sums {
+    ShortVec halves[kRegisters];
+  };
+  using Weights = Sums;  // codes, two to an element
+
+  static HWY_INLINE Sums Begin(IntVec /*start*/) {
+    Sums sums;
+    for (auto& half : sums.halves) half = hn::Zero(kShort);
+    return sums;
+  }
+  static HWY_INLINE Weights Of(ByteVec codes) {
+    Weights weights;
+    if constexpr (kRegisters == 1) {
+      weights.halves[0] = hn::BitCast(kShort, codes);
+    } else {
+      weights.halves[0] = hn::BitCast(kShort, HalfBytes<0>(codes));
+      weights.halves[1] = hn::BitCast(kShort, HalfBytes<1>(codes));
+    }
+    return weights;
+  }
+  static HWY_INLINE Sums Add(const Weights& weights, const int8_t* x, Sums sums) {
+    const InputVec inputs = LoadInputs(x);
+    for (int i = 0; i < kRegisters; ++i) {
+      const auto codes = hn::BitCast(kByte, weights.halves[i]);
+      sums.halves[i] = hn::Add(sums.halves[i], PairSums(codes, inputs));
+    }
+    return sums;
+  }
+  // start + the sums.
+  static HWY_INLINE IntVec Value(const Sums& sums, IntVec start) {
+    for (int i = 0; i < kRegisters; ++i) {
+      const auto factor = hn::Set(kShort, static_cast<int16_t>(i == 0 ? 1 : 16));
+      start = hn::Add(start, PairSums(sums.halves[i], factor));
+    }
+    return start;
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+struct __attribute__((may_alias)) FourInputs {
+  int8_t codes[4];
+};
+
+// The same by VPDPBUSD, which multiplies four and adds them to 32 bits. The assembler's way keeps
+// the rest of the file at AVX-512 alone.
+template <typename Codes>
+struct VnniDots {
+  static constexpr int kRegisters = 1;
+  using Sums = IntVec;
+  using Weights = ByteVec;
+
+  static HWY_INLINE Sums Begin(IntVec start) { return start; }
+  static HWY_INLINE Weights Of(ByteVec codes) { return codes; }
+  static HWY_INLINE Sums Add(Weights weights, const int8_t* x, Sums sums) {
+    asm("vpdpbusd %2%{1to16%}, %1, %0"
+        : "+v"(sums.raw)
+        : "v"(weights.raw), "m"(*reinterpret_cast<const FourInputs*>(x)));
+    return sums;
+  }
+  static HWY_INLINE IntVec Value(const Sums& sums, IntVec /*start*/) { return sums; }
+};
+#endif
+
+template <int kFirst, int kEnd, typename F>
+HWY_INLINE void ForEach(F f) {
+  if constexpr (kFirst < kEnd) {
+    f.template operator()<kFirst>();
+    ForEach<kFirst + 1, kEnd>(f);
   }
 }
 
@@ -82,32 +181,17 @@ HWY_INLINE FloatVec LoadScales(const QuantizedLayout& layout, const std::byte* r
   return hn::PromoteTo(kFloat, hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(bits)));
 }
 
-HWY_INLINE FloatVec LoadZeros(const QuantizedLayout& layout, const std::byte* record, int part) {
+// What comes off every number of a group: zero points times scales, plus minimums.
+HWY_INLINE FloatVec LoadMinimums(const QuantizedLayout& layout, const std::byte* record, int part,
+                                 FloatVec scales) {
+  const std::byte* zeros = record + layout.code_bytes() + layout.scale_bytes();
+  const auto* minimums = reinterpret_cast<const float*>(zeros + layout.zero_bytes());
+  const auto minimum =
+      layout.minimums ? hn::LoadU(kFloat, minimums + part * kLanes) : hn::Zero(kFloat);
+  if (!layout.zero_points) return minimum;
   const hn::Rebind<int16_t, FloatTag> shorts;
-  const auto* zeros =
-      reinterpret_cast<const int16_t*>(record + layout.code_bytes() + layout.scale_bytes());
-  return hn::ConvertTo(kFloat, hn::PromoteTo(kInt, hn::LoadU(shorts, zeros + part * kLanes)));
-}
-
-HWY_INLINE FloatVec LoadMinimums(const QuantizedLayout& layout, const std::byte* record, int part) {
-  const auto* minimums = reinterpret_cast<const float*>(record + layout.code_bytes() +
-                                                        layout.scale_bytes() + layout.zero_bytes());
-  return hn::LoadU(kFloat, minimums + part * kLanes);
-}
-
-// What a group of columns means, for one vector of outputs.
-struct GroupScale {
-  FloatVec scale;
-  FloatVec offset;   // what stands for 0; undefined where no sums are used
-  FloatVec minimum;  // 0 where there are none
-  bool has_minimum = false;
-};
-
-HWY_INLINE GroupScale LoadGroup(const QuantizedLayout& layout, const std::byte* record, int part) {
-  const auto offset =
-      layout.zero_points ? LoadZeros(layout, record, part) : hn::Set(kFloat, layout.offset);
-  const auto minimum = layout.minimums ? LoadMinimums(layout, record, part) : hn::Zero(kFloat);
-  return {LoadScales(layout, record, part), offset, minimum, layout.minimums};
+  const auto zero = hn::LoadU(shorts, reinterpret_cast<const int16_t*>(zeros) + part * kLanes);
+  return hn::MulAdd(hn::ConvertTo(kFloat, hn::PromoteTo(kInt, zero)), scales, minimum);
 }
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE

@@ -11,9 +11,9 @@
 namespace baton::kernels::cpu {
 namespace {
 
-// Makes `buffer` hold at least `count` numbers of that type.
-absl::Status Grow(int64_t count, DType dtype, std::unique_ptr<Buffer>& buffer) {
-  const size_t bytes = static_cast<size_t>(count) * SizeOf(dtype);
+// Makes `buffer` hold at least `count` elements of so many bytes.
+absl::Status Grow(int64_t count, size_t element, std::unique_ptr<Buffer>& buffer) {
+  const size_t bytes = static_cast<size_t>(count) * element;
   if (buffer != nullptr && buffer->size() >= bytes) return absl::OkStatus();
   BATON_ASSIGN_OR_RETURN(buffer, AllocateHost(bytes));
   return absl::OkStatus();
@@ -23,9 +23,8 @@ absl::Status Grow(int64_t count, DType dtype, std::unique_ptr<Buffer>& buffer) {
 
 absl::Status QuantizedGemm::Reserve(const QuantizedWeight& weight) {
   const QuantizedLayout& layout = weight.layout();
-  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.padded_in(), kernel_.row_dtype, rows_));
-  if (!kernel_.NeedsSums(layout)) return absl::OkStatus();
-  return Grow(kPanelRows * layout.groups, DType::kF32, sums_);
+  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.blocks(), sizeof(RoundedBlock), blocks_));
+  return Grow(kPanelRows * layout.groups, sizeof(float), sums_);
 }
 
 absl::Status QuantizedGemm::Prepare(std::span<const MatMulUse> uses) {
@@ -39,25 +38,23 @@ absl::Status QuantizedGemm::Prepare(std::span<const MatMulUse> uses) {
 void QuantizedGemm::RunRows(const QuantizedWeight& weight, Matrix in, Matrix out,
                             const MatMulEpilogue& epilogue) {
   const QuantizedLayout& layout = weight.layout();
-  void* const rows = rows_->data();
-  float* const sums = kernel_.NeedsSums(layout) ? static_cast<float*>(sums_->data()) : nullptr;
-  const QuantizedRows wide = {
+  const int64_t tile_rows = kernel_.tile_rows(layout.bits);
+  const RoundTask round = {
       .in = in,
       .input_of = weight.input_of().empty() ? nullptr : weight.input_of().data(),
-      .layout = &layout,
-      .rows = rows,
-      .sums = sums};
-  ParallelRanges(threads_, in.rows, 8,
-                 [&](int64_t begin, int64_t end) { kernel_.widen(wide, begin, end); });
+      .rows = {.rows = in.rows,
+               .tiles = (in.rows + tile_rows - 1) / tile_rows,
+               .layout = &layout,
+               .blocks = static_cast<RoundedBlock*>(blocks_->data()),
+               .sums = layout.needs_sums() ? static_cast<float*>(sums_->data()) : nullptr}};
+  ParallelRanges(threads_, round.rows.tiles, 1,
+                 [&](int64_t begin, int64_t end) { kernel_.round(round, begin, end); });
   const int64_t groups = (weight.panels() + kQuantizedPanels - 1) / kQuantizedPanels;
   const PanelOutput output = OutputOf(out, epilogue);
   ParallelRanges(threads_, groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {
       const int64_t first = group * kQuantizedPanels;
-      kernel_.multiply({.rows = rows,
-                        .sums = sums,
-                        .count = in.rows,
-                        .layout = &layout,
+      kernel_.multiply({.rows = round.rows,
                         .panels = weight.panel(first),
                         .group = std::min(kQuantizedPanels, weight.panels() - first),
                         .output = output,

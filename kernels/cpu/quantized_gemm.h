@@ -9,60 +9,40 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/panel_gemm.h"
 #include "kernels/cpu/quantized_weight.h"
+#include "kernels/cpu/round_inputs.h"
 
 namespace baton::kernels::cpu {
 
 // The product of one group of panels with the rows that share a reading of the weights.
 struct QuantizedTask {
-  const void* rows = nullptr;   // [count, layout->padded_in()], as QuantizedKernel::widen made them
-  const float* sums = nullptr;  // [count, layout->groups] of the rows' groups; null unless needed
-  int64_t count = 0;
-  const QuantizedLayout* layout = nullptr;
+  RoundedRows rows;  // with the layout
   const std::byte* panels = nullptr;
   int64_t group = 1;         // panels, up to kQuantizedPanels
-  PanelOutput output;        // of `count` rows
+  PanelOutput output;        // of all rows
   int64_t first_column = 0;  // of the group in the output
 };
 constexpr int64_t kQuantizedPanels = 4;
 
-// Input rows as the kernel takes them.
-struct QuantizedRows {
-  Matrix in;
-  const int32_t* input_of = nullptr;  // [in.cols] or null
-  const QuantizedLayout* layout = nullptr;
-  void* rows = nullptr;   // [in.rows, layout->padded_in()] of QuantizedKernel::row_dtype
-  float* sums = nullptr;  // [in.rows, layout->groups]; null unless QuantizedKernel::NeedsSums
-};
-
-// Both run on one thread.
+// Its functions run on one thread.
 struct QuantizedKernel {
   void (*multiply)(const QuantizedTask& task) = nullptr;
-  // Fills rows [begin, end) of `rows`; beyond the input they are 0.
-  void (*widen)(const QuantizedRows& rows, int64_t begin, int64_t end) = nullptr;
-  DType row_dtype = DType::kF32;  // of rows as `widen` makes them, and of the products
-
-  bool NeedsSums(const QuantizedLayout& layout) const {
-    return row_dtype == DType::kBF16 ? layout.pairs_need_sums() : layout.needs_sums();
-  }
+  RoundInputs round = nullptr;
+  int64_t (*tile_rows)(int bits) = nullptr;  // the most rows of a tile
 };
-// The kernel of pairs in bfloat16 for inputs of that type where the machine has avx512_bf16 and
-// `isa` is kAvx512, else one in fp32.
-QuantizedKernel ChooseQuantizedKernel(Isa isa, DType compute_dtype);
-QuantizedKernel QuantizedPairsKernel();
+// That of kAvx2 or kAvx512, the latter with VPDPBUSD or without. All give the same bits.
+QuantizedKernel QuantizedKernelOf(Isa isa, bool vnni);
 
-// The matrix product by weights of small integers, for every instruction set. Neither inputs nor
-// integers are rounded: integers become fp32 in registers, or bfloat16, in which they are as exact,
-// where inputs are bfloat16 and the machine multiplies those. Within a group of columns each
-// element of the output has one accumulator in fp32, to which products of input and integer are
-// added in an order of the columns; at the group's end what still has to come off every integer is
-// taken off, times the sum of the inputs, and the rest times the scale is added to the element.
-// That is the arithmetic for any number of rows, so a row has the same bits in any batch, on any
-// number of threads. The files of the two kernels say what comes off an integer when, and which
-// rows share what is unpacked.
+// The matrix product by weights of small integers, for every instruction set. Inputs are rounded to
+// 8 bits, with a scale for every InputBlock of neighbouring columns: see InputScale. Within a block
+// every element of the output has a sum of products of integers, which is exact. Sums of blocks
+// times the scales of their inputs are added in fp32 to one of their group, in ascending order, and
+// those of groups times the scales of the weight to the element. What comes off every number of a
+// group, as zero points and minimums, is taken off the element times the sum of the rounded inputs.
+// A multiplication and the addition of its result round once. So a row has the same bits in any
+// batch, on any number of threads and any machine: those of reference::QuantizedProduct.
 class QuantizedGemm final {
  public:
-  QuantizedGemm(Isa isa, DType compute_dtype, int threads)
-      : kernel_(ChooseQuantizedKernel(isa, compute_dtype)), threads_(threads) {}
+  QuantizedGemm(const QuantizedKernel& kernel, int threads) : kernel_(kernel), threads_(threads) {}
 
   // `part` has no -1 ends: see ResolveShard.
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const QuantizedTensor& weight,
@@ -80,8 +60,8 @@ class QuantizedGemm final {
 
   const QuantizedKernel kernel_;
   const int threads_;
-  std::unique_ptr<Buffer> rows_;  // [kPanelRows, padded_in] of the kernel's type
-  std::unique_ptr<Buffer> sums_;  // fp32 [kPanelRows, groups]
+  std::unique_ptr<Buffer> blocks_;  // RoundedRows::blocks of kPanelRows rows
+  std::unique_ptr<Buffer> sums_;    // RoundedRows::sums of them
 };
 
 }  // namespace baton::kernels::cpu

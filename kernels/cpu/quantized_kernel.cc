@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/quantized_gemm.h"
-#include "kernels/float_convert.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/quantized_kernel.cc"
@@ -14,257 +14,188 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
-// Products in fp32. Up to five rows multiply what they unpack at once; for more rows a group of a
-// panel is unpacked into the first-level cache, and all rows use it. The integer that stands for 0
-// is taken off as a whole at a group's end, times the sum of the inputs.
 constexpr bool kManyRegisters = kParts == 1;  // AVX-512 has 32, AVX2 16
-constexpr int kTileRows = kManyRegisters ? 12 : 6;
-
-// totals += (sum of input times integer - offset * sum of input) * scale - minimum * sum of input,
-// for one vector of one row. `input` is the sum of the row's group, or null where neither offset
-// nor minimums are used.
-HWY_INLINE void AddGroup(const GroupScale& group, FloatVec products, const float* input,
-                         float* totals) {
-  const auto before = hn::LoadU(kFloat, totals);
-  if (input == nullptr) {
-    hn::StoreU(hn::MulAdd(group.scale, products, before), kFloat, totals);
-    return;
-  }
-  const auto sum = hn::Set(kFloat, *input);
-  products = hn::NegMulAdd(group.offset, sum, products);
-  auto after = hn::MulAdd(group.scale, products, before);
-  if (group.has_minimum) after = hn::NegMulAdd(group.minimum, sum, after);
-  hn::StoreU(after, kFloat, totals);
+// One tile waits for memory and asks for it so far ahead. Of several, the first one asks for the
+// next panel, which comes while all of them multiply.
+constexpr int64_t kAhead = 4096;
+HWY_INLINE int64_t AheadOf(const RoundedRows& rows, int64_t tile) {
+  if (rows.tiles == 1) return kAhead;
+  return tile == 0 ? rows.layout->panel_bytes() : 0;
 }
 
-// The sum of a row's inputs of a group; null where it is not needed.
-HWY_INLINE const float* SumOf(const QuantizedTask& task, int64_t row, int64_t group) {
-  return task.sums != nullptr ? task.sums + row * task.layout->groups + group : nullptr;
-}
+// How a weight is multiplied: its codes, the instructions, how wide a block is, and whether groups
+// have several.
+template <typename CodesOf, typename DotsOf, int kColumns, bool kBlocks>
+struct Kind {
+  using Codes = CodesOf;
+  using Dots = DotsOf;
+  static constexpr int kWidth = kColumns;
+  static constexpr bool kManyBlocks = kBlocks;
+};
 
-// totals [kRows][kPanels][16] += one group of columns of `kPanels` panels side by side, unpacked on
-// the way.
-template <typename Codes, int kRows, int kPanels>
-HWY_INLINE void AddFewRows(const QuantizedTask& task, const std::byte* panels, int64_t group,
-                           float* totals) {
-  constexpr int kVectors = kPanels * kParts;
-  const QuantizedLayout& layout = *task.layout;
-  const float* rows = static_cast<const float*>(task.rows) + group * layout.group;
-  const int64_t stride = layout.padded_in();
-  const std::byte* record = panels + group * layout.record_bytes();
-  FloatVec products[kRows][kVectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) products[r][v] = hn::Zero(kFloat);
-  }
-  for (int64_t step = 0; step < layout.group / Codes::kStep; ++step) {
-    typename Codes::Loaded loaded[kVectors];
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      loaded[v] = Codes::Load(record + v / kParts * layout.panel_bytes(), step, v % kParts);
+// The most rows of a tile, whose sums and products all stay in registers.
+template <typename Dots>
+constexpr int kTileRows = kManyRegisters ? (Dots::kRegisters == 1 ? 12 : 8) : 4 / Dots::kRegisters;
+
+// The product of a tile of rows with a panel.
+template <typename Kind, int kRows>
+class Tile {
+ public:
+  Tile(const QuantizedTask& task, int64_t tile, int64_t panel)
+      : layout_(*task.rows.layout),
+        blocks_(task.rows.Blocks(tile)),
+        sums_(task.rows.Sums(tile)),
+        record_(task.panels + panel * layout_.panel_bytes()),
+        ahead_(AheadOf(task.rows, tile)) {}
+
+  // to [kRows][16] = the products.
+  HWY_INLINE void Multiply(float* to) {
+    Floats totals;
+    ForAll([&](int r, int v) HWY_ATTR { totals[r][v] = hn::Zero(kFloat); });
+    for (int64_t group = 0; group < layout_.groups; ++group) {
+      Floats products;
+      if constexpr (Kind::kManyBlocks) {
+        ForAll([&](int r, int v) HWY_ATTR { products[r][v] = hn::Zero(kFloat); });
+        for (int64_t block = 0; block < layout_.group / Kind::kWidth; ++block) {
+          AddBlock(block * kSteps, products);
+        }
+      } else {
+        AddBlock(0, products);
+      }
+      AddGroup(products, totals);
+      record_ += layout_.record_bytes();
     }
-    ForEachColumn<0, Codes::kStep>([&]<int kColumn>() HWY_ATTR {
-      const float* x = rows + step * Codes::kStep + kColumn;
-      FloatVec w[kVectors];
+    ForAll([&](int r, int v)
+               HWY_ATTR { hn::StoreU(totals[r][v], kFloat, to + r * kPanelWidth + v * kLanes); });
+  }
+
+ private:
+  using Codes = typename Kind::Codes;
+  using Dots = typename Kind::Dots;
+  static constexpr int kSteps = Kind::kWidth / Codes::kStep;  // of a block
+  using Floats = FloatVec[kRows][kParts];
+
+  template <typename F>
+  static HWY_INLINE void ForAll(F f) {
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) w[v] = Codes::template Get<kColumn>(loaded[v]);
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kParts; ++v) f(r, v);
+    }
+  }
+
+  // products (+)= the sums of the block that comes next, whose codes begin at `first_step` of the
+  // group, times the scales of their inputs.
+  HWY_INLINE void AddBlock(int64_t first_step, Floats& products) {
+    typename Dots::Sums sums[kRows][kParts];
+    ForAll([&](int r, int v) HWY_ATTR { sums[r][v] = Dots::Begin(Start(r)); });
+    ForEach<0, kSteps>([&]<int kStep>() HWY_ATTR {
+      ByteVec loaded[kParts];
+#pragma GCC unroll 16
+      for (int v = 0; v < kParts; ++v) loaded[v] = LoadStep(record_, first_step + kStep, v);
+      __builtin_prefetch(record_ + (first_step + kStep) * kStepBytes + ahead_, 0, 3);
+      ForEach<0, Codes::kStep / 4>([&]<int kQuad>() HWY_ATTR {
+        typename Dots::Weights w[kParts];
+#pragma GCC unroll 16
+        for (int v = 0; v < kParts; ++v) w[v] = Dots::Of(Codes::template Get<kQuad>(loaded[v]));
+        ForAll([&](int r, int v) HWY_ATTR {
+          const int8_t* x = blocks_[r].codes + kStep * Codes::kStep + 4 * kQuad;
+          sums[r][v] = Dots::Add(w[v], x, sums[r][v]);
+        });
+      });
+    });
+    ForAll([&](int r, int v) HWY_ATTR {
+      const auto value = hn::ConvertTo(kFloat, Dots::Value(sums[r][v], Start(r)));
+      const auto scale = hn::Set(kFloat, blocks_[r].scale);
+      products[r][v] =
+          Kind::kManyBlocks ? hn::MulAdd(value, scale, products[r][v]) : hn::Mul(value, scale);
+    });
+    blocks_ += kRows;
+  }
+  HWY_INLINE IntVec Start(int row) const { return hn::Set(kInt, blocks_[row].start); }
+
+  // totals += scales * products - minimums * sums of the inputs, of the group that comes next.
+  HWY_INLINE void AddGroup(const Floats& products, Floats& totals) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kParts; ++v) {
+      const auto scale = LoadScales(layout_, record_, v);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const auto input = hn::Set(kFloat, x[r * stride]);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) products[r][v] = hn::MulAdd(input, w[v], products[r][v]);
+        totals[r][v] = hn::MulAdd(products[r][v], scale, totals[r][v]);
       }
-    });
-  }
+      if (sums_ == nullptr) continue;
+      const auto minimum = LoadMinimums(layout_, record_, v, scale);
 #pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) {
-    const GroupScale scale =
-        LoadGroup(layout, record + v / kParts * layout.panel_bytes(), v % kParts);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      AddGroup(scale, products[r][v], SumOf(task, r, group),
-               totals + r * kPanels * kPanelWidth + v * kLanes);
-    }
-  }
-}
-
-template <typename Codes, int kRows, int kPanels>
-void FewQuantizedRows(const QuantizedTask& task) {
-  HWY_ALIGN float totals[kRows * kPanels * kPanelWidth];
-  const QuantizedLayout& layout = *task.layout;
-  int64_t panel = 0;
-  for (; panel + kPanels <= task.group; panel += kPanels) {
-    const std::byte* panels = task.panels + panel * layout.panel_bytes();
-    std::fill_n(totals, kRows * kPanels * kPanelWidth, 0.0f);
-    for (int64_t group = 0; group < layout.groups; ++group) {
-      AddFewRows<Codes, kRows, kPanels>(task, panels, group, totals);
-    }
-    for (int64_t p = 0; p < kPanels; ++p) {
-      FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth,
-                  totals + p * kPanelWidth, kPanels * kPanelWidth);
-    }
-  }
-  if constexpr (kPanels > 1) {
-    if (panel < task.group) {
-      QuantizedTask rest = task;
-      rest.panels += panel * layout.panel_bytes();
-      rest.group = task.group - panel;
-      rest.first_column += panel * kPanelWidth;
-      FewQuantizedRows<Codes, kRows, 1>(rest);
-    }
-  }
-}
-
-// slice [group][16] = the integers of a record in fp32.
-template <typename Codes>
-HWY_INLINE void UnpackRecord(const QuantizedLayout& layout, const std::byte* record, float* slice) {
-  for (int64_t step = 0; step < layout.group / Codes::kStep; ++step) {
-    for (int part = 0; part < kParts; ++part) {
-      const auto loaded = Codes::Load(record, step, part);
-      float* to = slice + step * Codes::kStep * kPanelWidth + part * kLanes;
-      ForEachColumn<0, Codes::kStep>([&]<int kColumn>() HWY_ATTR {
-        hn::StoreU(Codes::template Get<kColumn>(loaded), kFloat, to + kColumn * kPanelWidth);
-      });
-    }
-  }
-}
-
-// totals [kRows][16] += one group of columns, of rows from `first` on, by the unpacked integers.
-template <int kRows>
-HWY_INLINE void AddTile(const QuantizedTask& task, const std::byte* record, int64_t group,
-                        int64_t first, const float* slice, float* totals) {
-  const QuantizedLayout& layout = *task.layout;
-  const int64_t stride = layout.padded_in();
-  const float* rows = static_cast<const float*>(task.rows) + first * stride + group * layout.group;
-  FloatVec products[kRows][kParts];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kParts; ++v) products[r][v] = hn::Zero(kFloat);
-  }
-  for (int64_t k = 0; k < layout.group; ++k) {
-    FloatVec w[kParts];
-#pragma GCC unroll 4
-    for (int v = 0; v < kParts; ++v) {
-      w[v] = hn::LoadU(kFloat, slice + k * kPanelWidth + v * kLanes);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const auto x = hn::Set(kFloat, rows[r * stride + k]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kParts; ++v) products[r][v] = hn::MulAdd(x, w[v], products[r][v]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < kParts; ++v) {
-    const GroupScale scale = LoadGroup(layout, record, v);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      AddGroup(scale, products[r][v], SumOf(task, first + r, group),
-               totals + (first + r) * kPanelWidth + v * kLanes);
-    }
-  }
-}
-
-template <typename Codes>
-void ManyQuantizedRows(const QuantizedTask& task, int64_t panel) {
-  HWY_ALIGN float slice[kMostGroup * kPanelWidth];
-  HWY_ALIGN float totals[kPanelRows * kPanelWidth];
-  const QuantizedLayout& layout = *task.layout;
-  std::fill_n(totals, task.count * kPanelWidth, 0.0f);
-  for (int64_t group = 0; group < layout.groups; ++group) {
-    const std::byte* record =
-        task.panels + panel * layout.panel_bytes() + group * layout.record_bytes();
-    UnpackRecord<Codes>(layout, record, slice);
-    int64_t row = 0;
-    const auto run = [&]<int kRows>(int64_t left) HWY_ATTR {
-      for (; task.count - row >= left; row += kRows) {
-        AddTile<kRows>(task, record, group, row, slice, totals);
+      for (int r = 0; r < kRows; ++r) {
+        totals[r][v] = hn::NegMulAdd(minimum, hn::Set(kFloat, sums_[r]), totals[r][v]);
       }
-    };
-    // A tile of one or two rows would wait for its own sums, so the last two tiles share their
-    // rows.
-    run.template operator()<kTileRows>(kTileRows + 3);
-    run.template operator()<kTileRows / 2 + 1>(kTileRows + 1);
-    run.template operator()<kTileRows>(kTileRows);
-    run.template operator()<5>(5);
-    run.template operator()<4>(4);
-    run.template operator()<3>(3);
-    run.template operator()<2>(2);
-    run.template operator()<1>(1);
+    }
+    if (sums_ != nullptr) sums_ += kRows;
   }
-  FinishPanel(task.output, task.first_column + panel * kPanelWidth, totals, kPanelWidth);
+
+  const QuantizedLayout layout_;
+  // Of the block and group that come next.
+  const RoundedBlock* blocks_;
+  const float* sums_;
+  const std::byte* record_;
+  const int64_t ahead_;
+};
+
+// Tile `tile`, which has kRows rows, by one panel.
+template <typename Kind, int kRows>
+void MultiplyTile(const QuantizedTask& task, int64_t tile, int64_t panel) {
+  HWY_ALIGN float sums[kRows * kPanelWidth];
+  Tile<Kind, kRows>(task, tile, panel).Multiply(sums);
+  PanelOutput output = task.output;
+  output.out = Matrix::Dense(output.out.row(task.rows.First(tile)), output.out.dtype, kRows,
+                             output.out.cols);
+  FinishPanel(output, task.first_column + panel * kPanelWidth, sums, kPanelWidth);
 }
 
-// How many panels stand side by side for so many rows: enough for sums that do not wait for each
-// other, few enough to stay in registers.
-template <typename Codes>
-void MultiplyAs(const QuantizedTask& task) {
-  constexpr int kNarrow = kManyRegisters ? 2 : 1;
-  switch (task.count) {
-    case 1:
-      return FewQuantizedRows < Codes, 1, kManyRegisters ? 4 : 2 > (task);
-    case 2:
-      return FewQuantizedRows < Codes, 2, kManyRegisters ? 4 : 2 > (task);
-    case 3:
-      return FewQuantizedRows<Codes, 3, kNarrow>(task);
-    case 4:
-      return FewQuantizedRows<Codes, 4, kNarrow>(task);
-    case 5:
-      return FewQuantizedRows<Codes, 5, kNarrow>(task);
-    default:
-      for (int64_t panel = 0; panel < task.group; ++panel) ManyQuantizedRows<Codes>(task, panel);
+// Memory is read from front to back, which is fastest: all tiles pass one panel, each unpacking it
+// in registers for itself, before the next.
+template <typename Kind, int... kRows>
+void MultiplyAs(const QuantizedTask& task, std::integer_sequence<int, kRows...> /*rows*/) {
+  static constexpr void (*kMultiply[])(const QuantizedTask& task, int64_t tile,
+                                       int64_t panel) = {&MultiplyTile<Kind, kRows + 1>...};
+  for (int64_t panel = 0; panel < task.group; ++panel) {
+    for (int64_t tile = 0; tile < task.rows.tiles; ++tile) {
+      kMultiply[task.rows.Height(tile) - 1](task, tile, panel);
+    }
   }
 }
 
+template <typename Codes, typename Dots>
+void MultiplyCodes(const QuantizedTask& task) {
+  constexpr std::make_integer_sequence<int, kTileRows<Dots>> kRows;
+  const QuantizedLayout& layout = *task.rows.layout;
+  if (layout.block() == 16) {
+    MultiplyAs<Kind<Codes, Dots, 16, false>>(task, kRows);
+  } else if (layout.group == 32) {
+    MultiplyAs<Kind<Codes, Dots, 32, false>>(task, kRows);
+  } else {
+    MultiplyAs<Kind<Codes, Dots, 32, true>>(task, kRows);
+  }
+}
+
+template <template <typename> class Dots>
 void MultiplyQuantized(const QuantizedTask& task) {
-  if (task.layout->bits == 4) {
-    MultiplyAs<Codes4>(task);
+  if (task.rows.layout->bits == 4) {
+    MultiplyCodes<Codes4, Dots<Codes4>>(task);
   } else {
-    MultiplyAs<Codes8>(task);
+    MultiplyCodes<Codes8, Dots<Codes8>>(task);
   }
 }
 
-template <typename T>
-void WidenRow(const T* from, const QuantizedRows& rows, float* to) {
-  const int64_t cols = rows.in.cols;
-  if (rows.input_of != nullptr) {
-    for (int64_t i = 0; i < cols; ++i) to[i] = LoadElement(from, rows.in.dtype, rows.input_of[i]);
-  } else {
-    ForEachVector(cols, [&](int64_t i, int64_t count) HWY_ATTR {
-      StorePartial(LoadPartial(from + i, count), to + i, count);
-    });
-  }
-  std::fill(to + cols, to + rows.layout->padded_in(), 0.0f);
+template <template <typename> class Dots>
+int64_t TileRows(int bits) {
+  return bits == 4 ? kTileRows<Dots<Codes4>> : kTileRows<Dots<Codes8>>;
 }
 
-// Takes off every input the power of two by which Codes4 gives the code of its column too large.
-void ShiftInputs(int64_t cols, float* inputs) {
-  HWY_ALIGN float factors[8];
-  for (int i = 0; i < 8; ++i) factors[i] = i == 7 ? 1.0f : 1.0f / static_cast<float>(1 << (4 * i));
-  for (int64_t k = 0; k < cols; ++k) inputs[k] *= factors[k % 8];
-}
-
-void WidenQuantizedRows(const QuantizedRows& rows, int64_t begin, int64_t end) {
-  const QuantizedLayout& layout = *rows.layout;
-  for (int64_t row = begin; row < end; ++row) {
-    float* const to = static_cast<float*>(rows.rows) + row * layout.padded_in();
-    if (rows.in.dtype == DType::kF32) {
-      WidenRow(static_cast<const float*>(rows.in.row(row)), rows, to);
-    } else {
-      WidenRow(static_cast<const uint16_t*>(rows.in.row(row)), rows, to);
-    }
-    for (int64_t group = 0; rows.sums != nullptr && group < layout.groups; ++group) {
-      auto sum = hn::Zero(kFloat);
-      for (int64_t k = 0; k < layout.group; k += kLanes) {
-        sum = hn::Add(sum, hn::LoadU(kFloat, to + group * layout.group + k));
-      }
-      rows.sums[row * layout.groups + group] = Sum(sum);
-    }
-    if (layout.bits == 4) ShiftInputs(layout.padded_in(), to);
-  }
-}
+void MultiplyPlain(const QuantizedTask& task) { MultiplyQuantized<PlainDots>(task); }
+#if HWY_TARGET == HWY_AVX3
+void MultiplyVnni(const QuantizedTask& task) { MultiplyQuantized<VnniDots>(task); }
+#endif
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -273,11 +204,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baton::kernels::cpu {
 
-QuantizedKernel ChooseQuantizedKernel(Isa isa, DType compute_dtype) {
-  const bool pairs = isa == Isa::kAvx512 && compute_dtype == DType::kBF16;
-  if (pairs && HasAvx512Products(compute_dtype)) return QuantizedPairsKernel();
-  if (isa == Isa::kAvx512) return {&N_AVX3::MultiplyQuantized, &N_AVX3::WidenQuantizedRows};
-  return {&N_AVX2::MultiplyQuantized, &N_AVX2::WidenQuantizedRows};
+QuantizedKernel QuantizedKernelOf(Isa isa, bool vnni) {
+  const RoundInputs round = ChooseRoundInputs(isa);
+  if (isa != Isa::kAvx512) {
+    return {&N_AVX2::MultiplyPlain, round, &N_AVX2::TileRows<N_AVX2::PlainDots>};
+  }
+  if (vnni) return {&N_AVX3::MultiplyVnni, round, &N_AVX3::TileRows<N_AVX3::VnniDots>};
+  return {&N_AVX3::MultiplyPlain, round, &N_AVX3::TileRows<N_AVX3::PlainDots>};
 }
 
 }  // namespace baton::kernels::cpu

@@ -27,12 +27,13 @@ void PackRecord(const QuantizedTensor& from, const QuantizedLayout& layout, int6
     const int64_t row = first_row + lane;
     const int8_t* codes = from.codes + row * from.cols + begin;
     for (int64_t k = 0; k < end - begin; ++k) {
+      const int code = codes[k] + layout.code_bias();
       if (layout.bits == 8) {
-        record[k * kPanelWidth + lane] = static_cast<std::byte>(codes[k]);
+        record[(k / 4 * kPanelWidth + lane) * 4 + k % 4] = static_cast<std::byte>(code);
         continue;
       }
-      std::byte* const entry = record + (k / 8 * kPanelWidth + lane) * 4 + k % 8 / 2;
-      *entry |= static_cast<std::byte>((codes[k] + kCodeOffset4) << (k % 2 * 4));
+      record[(k / 8 * kPanelWidth + lane) * 4 + k % 4] |=
+          static_cast<std::byte>(code << (k % 8 / 4 * 4));
     }
     const int64_t index = row * from.groups() + source_group;
     if (layout.scale_dtype == DType::kF16) {
@@ -41,9 +42,8 @@ void PackRecord(const QuantizedTensor& from, const QuantizedLayout& layout, int6
       StoreElement(scales, layout.scale_dtype, lane, from.scales[index]);
     }
     if (layout.zero_points) {
-      const int offset = layout.bits == 4 ? kCodeOffset4 : 0;
-      const auto zero = static_cast<int16_t>(from.zero_points[index] + offset);
-      std::memcpy(scales + layout.scale_bytes() + lane * 2, &zero, sizeof(zero));
+      std::memcpy(scales + layout.scale_bytes() + lane * 2, &from.zero_points[index],
+                  sizeof(int16_t));
     }
     if (layout.minimums) {
       std::byte* const minimums = scales + layout.scale_bytes() + layout.zero_bytes();
@@ -60,7 +60,7 @@ int64_t PanelsOf(int64_t out) { return (out + kPanelWidth - 1) / kPanelWidth; }
 std::string FormOf(const QuantizedLayout& layout) {
   return absl::StrCat(QuantizedWeight::kLayout, " ", layout.bits, " ", layout.group, " ",
                       std::string(Name(layout.scale_dtype)), " ", layout.zero_points ? 1 : 0, " ",
-                      static_cast<int>(layout.offset), " ", layout.minimums ? 1 : 0);
+                      layout.zero, " ", layout.minimums ? 1 : 0);
 }
 
 // The layout of a row of `in` columns; empty for a form that FormOf does not make.
@@ -69,11 +69,10 @@ std::optional<QuantizedLayout> LayoutOf(const std::string& form, int64_t in) {
   constexpr size_t kWordsOfLayout = 3;
   if (words.size() != kWordsOfLayout + 6) return std::nullopt;
   QuantizedLayout layout = {.in = in};
-  int offset = 0;
   const auto dtype = ParseDType(words[kWordsOfLayout + 2]);
   if (!absl::SimpleAtoi(words[kWordsOfLayout], &layout.bits) ||
       !absl::SimpleAtoi(words[kWordsOfLayout + 1], &layout.group) || !dtype.has_value() ||
-      !absl::SimpleAtoi(words[kWordsOfLayout + 4], &offset)) {
+      !absl::SimpleAtoi(words[kWordsOfLayout + 4], &layout.zero)) {
     return std::nullopt;
   }
   const bool group =
@@ -82,7 +81,6 @@ std::optional<QuantizedLayout> LayoutOf(const std::string& form, int64_t in) {
   layout.groups = (in + layout.group - 1) / layout.group;
   layout.scale_dtype = *dtype;
   layout.zero_points = words[kWordsOfLayout + 3] == "1";
-  layout.offset = static_cast<float>(offset);
   layout.minimums = words[kWordsOfLayout + 5] == "1";
   if (FormOf(layout) != form) return std::nullopt;
   return layout;
@@ -144,15 +142,14 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::Pack(const Quanti
   BATON_ASSIGN_OR_RETURN(const int64_t group, GroupOfShard(weight, part));
   const int64_t out = part.out_end - part.out_begin;
   const int64_t in = part.in_end - part.in_begin;
-  const QuantizedLayout layout = {
-      .bits = weight.bits,
-      .in = in,
-      .group = group,
-      .groups = (in + group - 1) / group,
-      .scale_dtype = weight.scale_dtype,
-      .zero_points = weight.zero_points != nullptr,
-      .offset = static_cast<float>(weight.zero_point + (weight.bits == 4 ? kCodeOffset4 : 0)),
-      .minimums = weight.minimums != nullptr};
+  QuantizedLayout layout = {.bits = weight.bits,
+                            .in = in,
+                            .group = group,
+                            .groups = (in + group - 1) / group,
+                            .scale_dtype = weight.scale_dtype,
+                            .zero_points = weight.zero_points != nullptr,
+                            .minimums = weight.minimums != nullptr};
+  layout.zero = layout.code_bias() + (layout.zero_points ? 0 : weight.zero_point);
   const int64_t panels = PanelsOf(out);
   BATON_ASSIGN_OR_RETURN(auto data,
                          AllocateHost(static_cast<size_t>(panels * layout.panel_bytes())));

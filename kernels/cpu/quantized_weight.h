@@ -17,14 +17,14 @@ namespace baton::kernels::cpu {
 // How the integers of a weight [out, in] lie in memory. As in PanelGemm, 16 outputs are a panel. A
 // panel is one record per group of columns, so that a product reads it from front to back:
 //
-//   codes   of 8 bits: int8 [group][16]; of 4 bits: uint32 [group / 8][16], where bits 4j to 4j + 3
-//           of an entry are the code of column j of its eight, plus kCodeOffset4
-//   scales  [16] in the type `scale_dtype`
-//   zeros   int16 [16], only with zero_points; of 4 bits plus kCodeOffset4
+//   codes    bytes without a sign, integers plus code_bias(). Of 8 bits: [group / 4][16][4], four
+//            neighbouring columns of an output side by side. Of 4 bits: [group / 8][16][4], where a
+//            byte has column j of its eight in the lower half and column j + 4 in the upper one
+//   scales   [16] in the type `scale_dtype`
+//   zeros    int16 [16], only with zero_points
 //   minimums fp32 [16], only with minimums
 //
 // What lies beyond the weight, as the columns that fill the last group, has codes of 0.
-inline constexpr int kCodeOffset4 = 8;
 struct QuantizedLayout {
   int bits = 8;
   int64_t in = 0;
@@ -32,20 +32,15 @@ struct QuantizedLayout {
   int64_t groups = 0;  // of a row
   DType scale_dtype = DType::kF32;
   bool zero_points = false;
-  float offset = 0;  // what stands for 0 in every group, without zero_points
+  int zero = 0;  // the code that stands for 0 in every group; with zero_points this plus those
   bool minimums = false;
 
-  // Whether products need the sum of a row's inputs in every group, because integers have an
-  // offset.
-  bool needs_sums() const { return zero_points || offset != 0 || minimums; }
-  // What kernels of pairs take off every code of 4 bits as they unpack it, for nothing. The result
-  // is exact in bfloat16.
-  float folded_offset() const {
-    if (bits != 4) return 0;
-    const bool exact = !zero_points && -240 <= offset && offset <= 240;
-    return exact ? offset : static_cast<float>(kCodeOffset4);
-  }
-  bool pairs_need_sums() const { return zero_points || offset != folded_offset() || minimums; }
+  int code_bias() const { return bits == 4 ? 8 : 128; }
+  // Whether products need the sums of a row's inputs of every group.
+  bool needs_sums() const { return zero_points || minimums; }
+  // Columns whose inputs share a scale.
+  int64_t block() const { return InputBlock(group); }
+  int64_t blocks() const { return padded_in() / block(); }
   int64_t padded_in() const { return group * groups; }
   int64_t code_bytes() const { return group * 16 * bits / 8; }
   int64_t scale_bytes() const { return 16 * static_cast<int64_t>(SizeOf(scale_dtype)); }
@@ -64,7 +59,7 @@ class QuantizedWeight final : public PackedWeight {
                                                             const Shard& part, int threads);
 
   // An image has the panels, and the order of the inputs where that is another.
-  static constexpr char kLayout[] = "integers version 1";
+  static constexpr char kLayout[] = "integers version 2";
   static bool IsForm(std::string_view form);
   static absl::StatusOr<std::unique_ptr<PackedWeight>> FromImage(const PackedImage& image,
                                                                  int64_t out, int64_t in);

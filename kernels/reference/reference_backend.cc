@@ -10,6 +10,7 @@
 #include "kernels/host_memory.h"
 #include "kernels/quantized_tensor.h"
 #include "kernels/reference/attention.h"
+#include "kernels/reference/quantized_product.h"
 #include "kernels/reference/sample.h"
 
 namespace baton::kernels {
@@ -44,17 +45,58 @@ class DenseWeight final : public PackedWeight {
   bool quantized_;
 };
 
+class IntegerWeight final : public PackedWeight {
+ public:
+  IntegerWeight(const QuantizedTensor& weight, const Shard& part, int64_t group)
+      : out_(part.out_end - part.out_begin),
+        in_(part.in_end - part.in_begin),
+        product_(weight, part, group) {}
+
+  int64_t out() const override { return out_; }
+  int64_t in() const override { return in_; }
+  size_t bytes() const override { return static_cast<size_t>(out_ * in_) * sizeof(int16_t); }
+  bool quantized() const override { return true; }
+  const reference::QuantizedProduct& product() const { return product_; }
+
+ private:
+  int64_t out_;
+  int64_t in_;
+  reference::QuantizedProduct product_;
+};
+
+std::vector<float> LoadRow(Matrix in, int64_t row) {
+  std::vector<float> x(static_cast<size_t>(in.cols));
+  for (int64_t k = 0; k < in.cols; ++k) x[k] = LoadElement(in.row(row), in.dtype, k);
+  return x;
+}
+
+// Rounds after every addition, as host backends do.
+void MultiplyIntegers(const reference::QuantizedProduct& product, Matrix in, Matrix out,
+                      const float* bias, bool accumulate) {
+  std::vector<float> values(static_cast<size_t>(out.cols));
+  for (int64_t row = 0; row < in.rows; ++row) {
+    product.Multiply(LoadRow(in, row), values);
+    for (int64_t n = 0; n < out.cols; ++n) {
+      float value = values[n];
+      if (bias != nullptr) value += bias[n];
+      if (accumulate) value += LoadElement(out.row(row), out.dtype, n);
+      StoreElement(out.row(row), out.dtype, n, value);
+    }
+  }
+}
+
 float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast<double>(x)))); }
 
 }  // namespace
 
-ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
+ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective, bool exact_inputs)
     : HostBackend({.device = Device::kReference,
                    .isa = "scalar",
                    .matmul = "scalar",
                    .threads = 1,
                    .compute_dtype = compute_dtype,
-                   .ranks = collective != nullptr ? collective->size() : 1},
+                   .ranks = collective != nullptr ? collective->size() : 1,
+                   .rounds_inputs = !exact_inputs},
                   collective) {}
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostTensor& weight,
@@ -74,7 +116,8 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostT
 absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::PackQuantized(
     const QuantizedTensor& weight, const Shard& shard) {
   BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
-  BATON_RETURN_IF_ERROR(GroupOfShard(weight, part).status());
+  BATON_ASSIGN_OR_RETURN(const int64_t group, GroupOfShard(weight, part));
+  if (info().rounds_inputs) return std::make_unique<IntegerWeight>(weight, part, group);
   BATON_ASSIGN_OR_RETURN(auto packed, DenseWeight::Make(part, /*quantized=*/true));
   for (int64_t n = 0; n < packed->out(); ++n) {
     for (int64_t k = 0; k < packed->in(); ++k) {
@@ -130,12 +173,15 @@ void ReferenceBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matri
 void ReferenceBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
                               const MatMulEpilogue& epilogue) {
   check().MatMul(weight, in, out, epilogue);
-  const auto& dense = static_cast<const DenseWeight&>(weight);
   const float* bias =
       epilogue.bias != nullptr ? static_cast<const float*>(epilogue.bias->data()) : nullptr;
-  std::vector<float> x(in.cols);
+  if (weight.quantized() && info().rounds_inputs) {
+    const auto& integers = static_cast<const IntegerWeight&>(weight);
+    return MultiplyIntegers(integers.product(), in, out, bias, epilogue.accumulate);
+  }
+  const auto& dense = static_cast<const DenseWeight&>(weight);
   for (int64_t row = 0; row < in.rows; ++row) {
-    for (int64_t k = 0; k < in.cols; ++k) x[k] = LoadElement(in.row(row), in.dtype, k);
+    const std::vector<float> x = LoadRow(in, row);
     for (int64_t n = 0; n < out.cols; ++n) {
       double sum = bias != nullptr ? bias[n] : 0.0;
       if (epilogue.accumulate) sum += LoadElement(out.row(row), out.dtype, n);

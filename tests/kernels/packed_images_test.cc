@@ -143,15 +143,15 @@ TEST_P(PackedImagesTest, AnImageOfIntegersThatIsNoneIsRefused) {
   const auto weight = backend_->PackQuantized(values.tensor(), {});
   ASSERT_TRUE(weight.ok()) << weight.status();
   const PackedImage image = images_->ImageOf(**weight);
-  ASSERT_EQ(image.form, "integers version 1 4 32 bfloat16 0 8 0");
+  ASSERT_EQ(image.form, "integers version 2 4 32 bfloat16 0 8 0");
   for (const char* form :
-       {"integers version 1", "integers version 1 4 32 bfloat16 0 8",
-        "integers version 2 4 32 bfloat16 0 8 0", "integers version 1 5 32 bfloat16 0 8 0",
-        "integers version 1 4 0 bfloat16 0 8 0", "integers version 1 4 -32 bfloat16 0 8 0",
-        "integers version 1 4 9223372036854775807 bfloat16 0 8 0",
-        "integers version 1 4 32 int8 0 8 0", "integers version 1 4 32 bfloat16 2 8 0",
-        "integers version 1 4 32 bfloat16 0 8x 0", "integers version 1 8 32 bfloat16 0 8 0",
-        "integers version 1 4 64 bfloat16 0 8 0", "integers version 1 4 32 float32 0 8 0"}) {
+       {"integers version 2", "integers version 2 4 32 bfloat16 0 8",
+        "integers version 1 4 32 bfloat16 0 8 0", "integers version 2 5 32 bfloat16 0 8 0",
+        "integers version 2 4 0 bfloat16 0 8 0", "integers version 2 4 -32 bfloat16 0 8 0",
+        "integers version 2 4 9223372036854775807 bfloat16 0 8 0",
+        "integers version 2 4 32 int8 0 8 0", "integers version 2 4 32 bfloat16 2 8 0",
+        "integers version 2 4 32 bfloat16 0 8x 0", "integers version 2 8 32 bfloat16 0 8 0",
+        "integers version 2 4 64 bfloat16 0 8 0", "integers version 2 4 32 float32 0 8 0"}) {
     PackedImage other = image;
     other.form = form;
     EXPECT_TRUE(absl::IsInvalidArgument(Refusal(other, 32, 64))) << form;
@@ -169,7 +169,7 @@ TEST_P(PackedImagesTest, AnImageOfIntegersThatIsNoneIsRefused) {
 TEST_P(PackedImagesTest, TheLayoutNamesInstructionSetAndKernel) {
   const std::string layout = images_->layout();
   EXPECT_THAT(layout, HasSubstr(backend_->info().isa));
-  EXPECT_THAT(layout, HasSubstr("integers version 1"));
+  EXPECT_THAT(layout, HasSubstr("integers version 2"));
   for (const Way& other : CpuWays()) {
     if (other.isa == GetParam().isa) continue;
     EXPECT_NE(Make(other)->packed_images()->layout(), layout) << other.name();

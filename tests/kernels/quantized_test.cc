@@ -1,9 +1,12 @@
-// Products by weights of small integers: every CPU way against the scalar reference, and rows that
-// keep their bits.
+// Products by weights of small integers: every CPU way has the bits of the scalar reference, and
+// they are near the products by inputs as they are.
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/quantized_gemm.h"
 #include "tests/kernels/kernel_fixture.h"
 #include "tests/kernels/quantized_fixture.h"
 
@@ -26,7 +29,7 @@ class QuantizedTest : public testing::TestWithParam<Way> {
     return Make(way);
   }
 
-  // Runs the product by a shard of the weight on both backends and compares.
+  // Runs the product by a shard of the weight on both backends, which give the same bits.
   void Compare(const QuantizedShape& shape, const Shard& shard, int64_t rows, DType out_dtype,
                bool bias = false, bool accumulate = false) {
     SCOPED_TRACE(testing::Message()
@@ -47,8 +50,9 @@ class QuantizedTest : public testing::TestWithParam<Way> {
       backend->MatMul(**packed, x.view(), results.back().view(),
                       {.bias = bias ? uploaded->get() : nullptr, .accumulate = accumulate});
     }
-    ExpectClose(results[0], results[1], Tolerance(out_dtype),
-                1 + std::sqrt(static_cast<double>(shape.cols)) / 4);
+    for (int64_t row = 0; row < rows; ++row) {
+      ASSERT_EQ(results[0].bits(row), results[1].bits(row)) << "row " << row;
+    }
   }
 
   std::unique_ptr<Backend> backend_;
@@ -83,9 +87,12 @@ TEST_P(QuantizedTest, MinimumsAreTakenOffWithEveryKindOfZeroPoint) {
 
 TEST_P(QuantizedTest, MatMulEqualsReferenceForEveryNumberOfRows) {
   for (const int bits : {4, 8}) {
-    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 65, 97, 200}) {
-      Compare({.bits = bits, .rows = 33, .cols = 96, .zero_points = rows % 2 == 0}, {}, rows,
+    for (int64_t rows = 1; rows <= 40; ++rows) {
+      Compare({.bits = bits, .rows = 49, .cols = 96, .zero_points = rows % 2 == 0}, {}, rows,
               dtype());
+    }
+    for (const int64_t rows : {65, 97, 200}) {
+      Compare({.bits = bits, .rows = 33, .cols = 288, .group = 128}, {}, rows, dtype());
     }
   }
 }
@@ -137,8 +144,10 @@ TEST_P(QuantizedTest, MatMulEpiloguesAndShards) {
   }
 }
 
-// Small whole numbers, whose sums are exact in every order: no way of computing rounds any of them.
+// Small whole numbers, the largest of every block 127, stay as they are when they are rounded, and
+// their sums are exact in every order: products are those by inputs as they are.
 TEST_P(QuantizedTest, SumsOfWholeNumbersAreExact) {
+  const auto exact = Make({Device::kReference, "exact", dtype()});
   for (const QuantizedShape& shape :
        {QuantizedShape{.bits = 4, .rows = 33, .cols = 224, .group = 32},
         QuantizedShape{.bits = 4, .rows = 48, .cols = 256, .group = 128, .zero_points = true},
@@ -152,16 +161,115 @@ TEST_P(QuantizedTest, SumsOfWholeNumbersAreExact) {
     weight.scales = scales.data();
     for (const int64_t rows : {1, 3, 4, 8, 21}) {
       std::vector<TestMatrix> results;
-      for (Backend* backend : {backend_.get(), reference_.get()}) {
+      for (Backend* backend : {backend_.get(), exact.get()}) {
         TestMatrix x(dtype(), rows, shape.cols);
         for (int64_t i = 0; i < rows * shape.cols; ++i) {
-          StoreElement(x.view().data, dtype(), i, static_cast<float>(i * 37 % 23 - 11));
+          const bool first = i % shape.cols % 16 == 0;
+          StoreElement(x.view().data, dtype(), i,
+                       first ? 127.0f : static_cast<float>(i * 37 % 255 - 127));
         }
         results.emplace_back(DType::kF32, rows, shape.rows);
         backend->MatMul(**backend->PackQuantized(weight, {}), x.view(), results.back().view(), {});
       }
       for (int64_t row = 0; row < rows; ++row) {
         EXPECT_EQ(results[0].bits(row), results[1].bits(row)) << rows << " rows, row " << row;
+      }
+    }
+  }
+}
+
+// An input is off by at most half of its block's unit, which is the largest magnitude / 127.
+TEST_P(QuantizedTest, RoundingInputsIsBoundedByTheirBlocks) {
+  const auto exact = Make({Device::kReference, "exact", dtype()});
+  for (const int64_t group : {16, 32, 128}) {
+    const QuantizedShape shape = {.bits = 4, .rows = 40, .cols = 512, .group = group};
+    const RandomQuantized weight(shape);
+    TestMatrix x = TestMatrix::Random(dtype(), 3, shape.cols, 3);
+    TestMatrix rounded(DType::kF32, 3, shape.rows);
+    TestMatrix plain(DType::kF32, 3, shape.rows);
+    backend_->MatMul(**backend_->PackQuantized(weight.tensor(), {}), x.view(), rounded.view(), {});
+    exact->MatMul(**exact->PackQuantized(weight.tensor(), {}), x.view(), plain.view(), {});
+    const int64_t block = InputBlock(group);
+    double worst = 0;
+    for (int64_t row = 0; row < 3; ++row) {
+      for (int64_t n = 0; n < shape.rows; ++n) {
+        double bound = 1e-5;
+        for (int64_t begin = 0; begin < shape.cols; begin += block) {
+          double largest = 0;
+          double weights = 0;
+          for (int64_t k = begin; k < begin + block; ++k) {
+            largest = std::max<double>(largest, std::abs(x.at(row, k)));
+            weights += std::abs(weight.tensor().at(n, k));
+          }
+          bound += largest / 254 * weights;
+        }
+        const double error = std::abs(rounded.at(row, n) - plain.at(row, n));
+        EXPECT_LE(error, bound) << "row " << row << ", output " << n;
+        worst = std::max(worst, error);
+      }
+    }
+    EXPECT_GT(worst, 0) << "nothing was rounded";
+  }
+}
+
+// What is no number in one input is none in any output of its row, and in no other row.
+TEST_P(QuantizedTest, InfinitiesAndNanReachEveryOutputOfTheirRow) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const int bits : {4, 8}) {
+    for (const int64_t group : {16, 32, 128}) {
+      const QuantizedShape shape = {.bits = bits,
+                                    .rows = 33,
+                                    .cols = 272,
+                                    .group = group,
+                                    .zero_points = true,
+                                    .scale_dtype = DType::kF32,
+                                    .minimums = true};
+      const RandomQuantized weight(shape);
+      const auto packed = backend_->PackQuantized(weight.tensor(), {});
+      for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
+        for (const int64_t column : {0, 100, 271}) {
+          TestMatrix x = TestMatrix::Random(dtype(), 6, shape.cols, 3);
+          StoreElement(x.rows(2, 1).data, dtype(), column, bad);
+          TestMatrix out(DType::kF32, 6, shape.rows);
+          backend_->MatMul(**packed, x.view(), out.view(), {});
+          for (int64_t row = 0; row < 6; ++row) {
+            for (int64_t n = 0; n < shape.rows; ++n) {
+              ASSERT_EQ(std::isfinite(out.at(row, n)), row != 2)
+                  << bad << " in column " << column << ", row " << row << ", output " << n;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Magnitudes near the ends of fp32: the reference's bits, and those below 2^-119 count as zeros.
+TEST_P(QuantizedTest, InputsOfEveryMagnitudeHaveTheReferencesBits) {
+  for (const int bits : {4, 8}) {
+    const RandomQuantized weight({.bits = bits, .rows = 40, .cols = 256, .group = 64});
+    const auto packed = backend_->PackQuantized(weight.tensor(), {});
+    const auto expected_weight = reference_->PackQuantized(weight.tensor(), {});
+    for (const int exponent : {-149, -140, -126, -120, -119, -118, -60, 0, 60, 110, 126}) {
+      const float factor = std::ldexp(1.0f, exponent);
+      const TestMatrix plain = TestMatrix::Random(dtype(), 5, 256, 3);
+      TestMatrix x(dtype(), 5, 256);
+      for (int64_t i = 0; i < 5 * 256; ++i) {
+        const auto value = static_cast<float>(plain.at(i / 256, i % 256));
+        // At most 1, so that nothing becomes infinite.
+        StoreElement(x.view().data, dtype(), i, std::clamp(value / 4, -1.0f, 1.0f) * factor);
+      }
+      TestMatrix out(DType::kF32, 5, 40);
+      TestMatrix expected(DType::kF32, 5, 40);
+      backend_->MatMul(**packed, x.view(), out.view(), {});
+      reference_->MatMul(**expected_weight, x.view(), expected.view(), {});
+      for (int64_t row = 0; row < 5; ++row) {
+        EXPECT_EQ(out.bits(row), expected.bits(row)) << "2^" << exponent << ", row " << row;
+        for (int64_t n = 0; n < 40; ++n) {
+          // Between these a block may be either.
+          const bool zero = exponent < -119 || (exponent < -60 && out.at(row, n) == 0);
+          EXPECT_EQ(out.at(row, n) == 0, zero) << "2^" << exponent;
+        }
       }
     }
   }
@@ -236,6 +344,79 @@ TEST_P(QuantizedTest, RowsDoNotDependOnTheOtherRowsOrThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, QuantizedTest, testing::ValuesIn(CpuWays()), WayName);
+
+// Every kernel that this machine can run, of which a backend takes one.
+TEST(QuantizedKernelTest, EveryInstructionSetHasTheReferencesBits) {
+  std::vector<cpu::QuantizedKernel> kernels = {cpu::QuantizedKernelOf(cpu::Isa::kAvx2, false)};
+  if (MachineHas({Device::kCpu, "avx512", DType::kF32})) {
+    kernels.push_back(cpu::QuantizedKernelOf(cpu::Isa::kAvx512, false));
+    if (cpu::HasVnni()) kernels.push_back(cpu::QuantizedKernelOf(cpu::Isa::kAvx512, true));
+  }
+  const auto reference = Make({Device::kReference, "auto", DType::kF32});
+  for (const int bits : {4, 8}) {
+    for (const int64_t group : {16, 32, 64, 128}) {
+      for (const bool zeros : {false, true}) {
+        const QuantizedShape shape = {.bits = bits,
+                                      .rows = 100,
+                                      .cols = 304,
+                                      .group = group,
+                                      .zero_points = zeros,
+                                      .shuffled = group == 64,
+                                      .minimums = group != 128};
+        const RandomQuantized weight(shape);
+        for (int64_t rows = 1; rows <= 19; ++rows) {
+          TestMatrix x = TestMatrix::Random(DType::kF32, rows, shape.cols, 3);
+          TestMatrix expected(DType::kF32, rows, shape.rows);
+          reference->MatMul(**reference->PackQuantized(weight.tensor(), {}), x.view(),
+                            expected.view(), {});
+          for (size_t kernel = 0; kernel < kernels.size(); ++kernel) {
+            cpu::QuantizedGemm gemm(kernels[kernel], 2);
+            const auto part = ResolveShard(weight.tensor(), {});
+            TestMatrix out(DType::kF32, rows, shape.rows);
+            gemm.Run(**gemm.Pack(weight.tensor(), *part), x.view(), out.view(), {});
+            for (int64_t row = 0; row < rows; ++row) {
+              ASSERT_EQ(out.bits(row), expected.bits(row))
+                  << "kernel " << kernel << ", " << bits << " bits, groups of " << group << ", "
+                  << rows << " rows, row " << row;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// The largest codes of weight and inputs everywhere, whose sums are the largest there are.
+TEST(QuantizedKernelTest, TheLargestSumsAreExact) {
+  for (const char* isa : {"auto", "avx2"}) {
+    const auto backend = Make({Device::kCpu, isa, DType::kF32});
+    for (const int bits : {4, 8}) {
+      for (const int16_t zero : {int16_t{0}, static_cast<int16_t>(-(1 << (bits - 1)))}) {
+        for (const float sign : {1.0f, -1.0f}) {
+          constexpr int64_t kCols = 256;
+          const auto code = static_cast<int8_t>((1 << (bits - 1)) - 1);
+          const std::vector<int8_t> codes(16 * kCols, code);
+          const std::vector<float> scales(16 * kCols / 32, 1.0f);
+          const QuantizedTensor weight = {.bits = bits,
+                                          .rows = 16,
+                                          .cols = kCols,
+                                          .group = 32,
+                                          .codes = codes.data(),
+                                          .scales = scales.data(),
+                                          .zero_point = zero};
+          TestMatrix x(DType::kF32, 1, kCols);
+          for (int64_t i = 0; i < kCols; ++i) {
+            StoreElement(x.view().data, DType::kF32, i, sign * 127);
+          }
+          TestMatrix out(DType::kF32, 1, 16);
+          backend->MatMul(**backend->PackQuantized(weight, {}), x.view(), out.view(), {});
+          EXPECT_EQ(out.at(0, 5), sign * 127 * static_cast<float>(kCols * (code - zero)))
+              << isa << ", " << bits << " bits";
+        }
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace baton::kernels

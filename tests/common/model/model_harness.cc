@@ -184,4 +184,17 @@ void RunnerDriver::Preempt(TestSequence& sequence) {
   sequence.computed = 0;
 }
 
+double SharedBegin(const std::vector<std::vector<TokenId>>& a,
+                   const std::vector<std::vector<TokenId>>& b) {
+  BATON_CHECK(a.size() == b.size()) << a.size() << " " << b.size();
+  int64_t shared = 0;
+  size_t tokens = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    shared +=
+        std::mismatch(a[i].begin(), a[i].end(), b[i].begin(), b[i].end()).first - a[i].begin();
+    tokens += a[i].size();
+  }
+  return static_cast<double>(shared) / static_cast<double>(tokens);
+}
+
 }  // namespace baton::test

@@ -77,4 +77,10 @@ class RunnerDriver final {
   int32_t steps_ = 0;
 };
 
+// The share of tokens before the first that differs, over all answers of two models to the same
+// prompts. Products by integers round their inputs, which makes a last bit a step of a code: models
+// whose sums are rounded otherwise, as on several ranks, fall apart at near-ties.
+double SharedBegin(const std::vector<std::vector<TokenId>>& a,
+                   const std::vector<std::vector<TokenId>>& b);
+
 }  // namespace baton::test

@@ -1,5 +1,6 @@
-// Models with weights of 4 and 8 bits on a GPU, against the CPU backend in fp32: prompts, which are
-// multiplied by widened weights, and single tokens, which are multiplied by the integers.
+// Models with weights of 4 and 8 bits on a GPU, against the scalar oracle with inputs as they are:
+// prompts, which are multiplied by widened weights, and single tokens, which are multiplied by the
+// integers.
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -43,7 +44,7 @@ class QuantizedModelGpuTest : public testing::TestWithParam<std::tuple<int, std:
 };
 
 TEST_P(QuantizedModelGpuTest, LogitsAgreeWithTheCpuForManyTokensAndForFew) {
-  auto oracle = MustLoad(dir(), {"cpu", "auto"}, "float32");
+  auto oracle = MustLoad(dir(), {"reference", "exact"}, "float32");
   auto model = MustLoad(dir(), {"cuda", "auto"}, dtype());
   ASSERT_NE(model, nullptr);
   EXPECT_THAT(model->numerics(),

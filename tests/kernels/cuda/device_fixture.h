@@ -105,7 +105,8 @@ inline std::unique_ptr<Backend> MakeCuda(DType dtype) {
   return backend.ok() ? std::move(backend).value() : nullptr;
 }
 inline std::unique_ptr<Backend> MakeReference() {
-  return MakeBackend({.device = Device::kReference, .compute_dtype = DType::kF32}).value();
+  return MakeBackend({.device = Device::kReference, .isa = "exact", .compute_dtype = DType::kF32})
+      .value();
 }
 
 // Compares a device that computes in the parameter with the scalar reference.
