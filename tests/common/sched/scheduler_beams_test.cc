@@ -298,14 +298,14 @@ TEST_F(SchedulerBeamsTest, AnythingMayHappenAround) {
     scheduler_.reset();
     cache_.reset();
     host_pool_.reset();
-    const int32_t blocks = 24 + up_to(30);
+    const int32_t blocks = 24 + up_to(10);
     Start(blocks, /*caching=*/seed % 2 == 0, seed % 3 == 0 ? 0 : 1 + up_to(30));
     std::vector<std::pair<SequenceId, SequenceSpec>> searches;
     std::vector<SequenceId> cancelled;
     for (int i = 0; i < 300; ++i) {
       if (i < 60 && up_to(3) == 0) {
         if (up_to(2) == 0) {
-          Add(kLocal, 1 + up_to(20), 1 + up_to(20));
+          Add(kLocal, 1 + up_to(20), 1 + up_to(60));
         } else {
           SequenceSpec spec = Beams(2 + up_to(4), 1 + up_to(12), 1 + up_to(12), i);
           const SequenceId id = Add(spec);
