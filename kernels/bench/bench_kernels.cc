@@ -178,6 +178,16 @@ void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   line("embed" + of, Limit::kBytes, step.embed_bytes(rows), [&] { step.Embed(); });
   line("attention, prefill of " + std::to_string(prefill) + " x " + std::to_string(tokens),
        Limit::kFlops, prefill * step.attention_flops(tokens), [&] { step.Attention(); });
+  if (sizes.context > tokens) {
+    const double flops =
+        step.attention_flops(sizes.context) - step.attention_flops(sizes.context - tokens);
+    bench.Line("attention, last " + std::to_string(tokens) + " of " + std::to_string(sizes.context),
+               Limit::kFlops, flops, [&] {
+                 step.Begin(1, tokens, sizes.context);
+                 step.Attention();
+                 step.Finish();
+               });
+  }
   const std::string batch = std::to_string(sizes.batch);
   bench.Line("attention, " + batch + " x context " + std::to_string(sizes.context), Limit::kBytes,
              step.attention_bytes(sizes.batch, sizes.context), [&] {

@@ -28,8 +28,9 @@ struct __attribute__((packed, may_alias)) PairOfInputs {
 };
 
 // The assembler's way keeps the rest of the file at AVX-512 alone.
-HWY_INLINE void AddPair(FloatVec& sums, WordVec pairs, WordVec inputs) {
+HWY_INLINE FloatVec AddPair(FloatVec sums, WordVec pairs, WordVec inputs) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sums.raw) : "v"(pairs.raw), "v"(inputs.raw));
+  return sums;
 }
 
 // How far ahead tiles of six rows or more fetch a band into the second-level cache, which take as
@@ -50,8 +51,8 @@ void PairsTile(const BandRows& rows, const std::byte* x, const std::byte* band, 
 #pragma GCC unroll 4
     for (int pair = 0; pair < kPairsOfStep; ++pair) {
       const auto* const from = reinterpret_cast<const int32_t*>(band + pair * kPairStride);
-      const auto low = hn::Load(WordTag(), from);
-      const auto high = hn::Load(WordTag(), from + kPanelWidth);
+      const auto low = hn::LoadU(WordTag(), from);
+      const auto high = hn::LoadU(WordTag(), from + kPanelWidth);
       if constexpr (kFetches) {
         __builtin_prefetch(band + pair * kPairStride + kAheadBytes, 0, 2);
         __builtin_prefetch(band + pair * kPairStride + kBandLineBytes + kAheadBytes, 0, 2);
@@ -60,8 +61,8 @@ void PairsTile(const BandRows& rows, const std::byte* x, const std::byte* band, 
       for (int r = 0; r < kRows; ++r) {
         const std::byte* const at = x + r * rows.row_stride + pair * kPairBytes;
         const auto inputs = hn::Set(WordTag(), reinterpret_cast<const PairOfInputs*>(at)->bits);
-        AddPair(totals[r][0], low, inputs);
-        AddPair(totals[r][1], high, inputs);
+        totals[r][0] = AddPair(totals[r][0], low, inputs);
+        totals[r][1] = AddPair(totals[r][1], high, inputs);
       }
     }
     band += kBandStepBytes;
