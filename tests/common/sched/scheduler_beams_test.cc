@@ -283,7 +283,7 @@ TEST_F(SchedulerBeamsTest, SitsOutTheSecondStepInFlight) {
 // Searches and other requests of many kinds in pools that are too small for them, some cancelled
 // in between: nobody waits for ever, no block is lost, and what was found is right.
 TEST_F(SchedulerBeamsTest, AnythingMayHappenAround) {
-  uint64_t swaps = 0, without_room = 0, lost = 0;
+  uint64_t swaps = 0, without_room = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
@@ -334,11 +334,9 @@ TEST_F(SchedulerBeamsTest, AnythingMayHappenAround) {
     const SchedulerFigures figures = scheduler_->figures();
     swaps += figures.swaps;
     without_room += figures.swaps_without_room;
-    lost += figures.swaps_lost;
   }
   EXPECT_GT(swaps, 0u);
   EXPECT_GT(without_room, 0u);
-  EXPECT_GT(lost, 0u);
 }
 
 TEST_F(SchedulerBeamsTest, ASearchAsksForTheSeatsOfAllItsBeams) {
