@@ -44,8 +44,8 @@ TOGETHER = [
     (["engine.quantization=fp8"], "engine.quantization is fp8, but decode.device is cpu"),
     (["engine.dtype=float16"], "engine.dtype is float16, but decode.device is cpu"),
     (["engine.kvDtype=int8", "decode.device=cuda"], "engine.kvDtype is int8, but decode.device is cuda"),
-    (["engine.kvDtype=fp8", "mode=disaggregated", "prefill.device=cuda"],
-     "engine.kvDtype is fp8, but prefill.device is cuda"),
+    (["engine.kvDtype=int8", "mode=disaggregated", "prefill.device=cuda"],
+     "engine.kvDtype is int8, but prefill.device is cuda"),
     (["engine.kvTransport=nccl", "mode=disaggregated", "decode.device=cuda"],
      "engine.kvTransport is nccl, which goes from GPU to GPU, but prefill.device is cpu"),
     (["decode.gpuMemoryUtilization=1"], "decode.gpuMemoryUtilization is set, but decode.device is cpu"),
@@ -118,6 +118,12 @@ class RefusalTest(unittest.TestCase):
 
     def test_the_least_is_accepted(self):
         self.assertIn("kind: Deployment", chart.render(settings=chart.LEAST))
+
+    def test_caches_of_fp8_are_for_both_devices(self):
+        for device in ("cpu", "cuda"):
+            with self.subTest(device):
+                rendered = chart.render(settings=[*chart.LEAST, "engine.kvDtype=fp8", f"decode.device={device}"])
+                self.assertIn("kv-dtype=fp8", rendered)
 
     def test_values_that_do_not_fit_together(self):
         for settings, sentence in TOGETHER:

@@ -120,8 +120,8 @@
 {{- if $w.gpuMemoryUtilization }}
 {{- $wrong = append $wrong (printf "%s.gpuMemoryUtilization is set, but %s.device is cpu; set kvCacheMemory instead" $role $role) }}
 {{- end }}
-{{- else if has $v.engine.kvDtype (list "int8" "fp8") }}
-{{- $wrong = append $wrong (printf "engine.kvDtype is %s, but %s.device is cuda, where KV caches are of 16 or 32 bits; set %s.device=cpu or engine.kvDtype=auto" $v.engine.kvDtype $role $role) }}
+{{- else if eq $v.engine.kvDtype "int8" }}
+{{- $wrong = append $wrong (printf "engine.kvDtype is int8, but %s.device is cuda, where KV caches are of floats or fp8; set %s.device=cpu, engine.kvDtype=fp8 or engine.kvDtype=auto" $role $role) }}
 {{- end }}
 {{- end }}
 
