@@ -134,6 +134,10 @@ struct LiveSequence {
   }
   // Its beams go on behind a prompt that was computed: it has a row for each of them.
   bool searches() const { return beams != nullptr && beams->begun(); }
+  // It waits for blocks that a transfer is to write.
+  bool reserves() const {
+    return spec.kind == SequenceKind::kReserved && state == SequenceState::kQueued;
+  }
   // How many sequences it counts for in places and growth.
   int32_t seats() const { return beams != nullptr ? beams->width() : 1; }
   // The draw of a row whose most likely tokens alone are wanted.

@@ -17,9 +17,16 @@ StepPlan Scheduler::Plan(base::Instant now) {
     if (a->id == oldest_ || b->id == oldest_) return a->id == oldest_ && b->id != oldest_;
     return YieldsBefore(*b, *a);  // who yields last comes first
   });
+  waits_for_copies_ = false;
   short_of_blocks_ = !SecureBlocks(now);
   if (!short_of_blocks_) StartWaiting(now);
   StepPlan plan = BuildPlan();
+  // A step would have taken the copies along, and none is out or comes.
+  if (plan.empty() && plans_out_.empty() && waits_for_copies_) {
+    ForgetCopiesOut();
+    StartWaiting(now);
+    plan = BuildPlan();
+  }
   if (plan.shape.prefill_tokens > 0) last_prompt_ = now;
   return plan;
 }

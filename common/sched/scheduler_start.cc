@@ -14,6 +14,8 @@ void Scheduler::StartWaiting(base::Instant now) {
   bool displaced = false;
   while (LiveSequence* const next = NextWaiting(hold_prompts)) {
     const bool has_place = SeatsTaken() + next->seats() <= options_.max_num_seqs;
+    waits_for_copies_ = has_place && WaitsForCopies(*next);
+    if (waits_for_copies_) return;
     if (has_place && Admits(*next) && TryStart(next, now)) {
       if (!beside_.empty()) beside_.push_back(next->seen);
       short_of_blocks_ = false;
@@ -132,9 +134,7 @@ int32_t Scheduler::GrowingSequences() const {
 }
 
 bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
-  const bool reserves =
-      sequence->spec.kind == SequenceKind::kReserved && sequence->state == SequenceState::kQueued;
-  if (reserves && Swaps()) return false;  // its blocks are written beside the steps
+  const bool reserves = sequence->reserves();
   int32_t provable = reserves ? sequence->length() : sequence->length() - 1;  // tokens
   if (sequence->scores()) provable = std::min(provable, sequence->scored - 1);
   PrefixCache::Found found;
@@ -146,7 +146,24 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
   const int32_t needed = BlocksToStart(*sequence) - found.table.size();
   if (pool_->available() < needed + GrowingSequences()) return false;
   if (cache_ != nullptr) counters_.prefix_queries += static_cast<uint64_t>(provable);
+  const bool found_some = found.table.size() > 0;
+  TakeBlocks(sequence, std::move(found), needed);
+  sequence->displaced = false;
+  if (reserves) {
+    Grant(sequence, now);
+    return true;
+  }
+  const bool decodes = sequence->decoded() || sequence->searches();
+  SetState(sequence, decodes ? SequenceState::kDecoding : SequenceState::kPrefilling, now);
+  if (found_some && sequence->spec.kind == SequenceKind::kPrefill) {
+    ReportProven(sequence, /*last=*/false, now);
+  }
+  return true;
+}
 
+// Gives a sequence that starts what the prefix cache has of it, `needed` blocks more, and what is
+// kept of it on the host.
+void Scheduler::TakeBlocks(LiveSequence* sequence, PrefixCache::Found found, int32_t needed) {
   sequence->table = std::move(found.table);
   sequence->chain = std::move(found.chain);
   const int32_t matched = sequence->table.size();
@@ -164,17 +181,6 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
     sequence->cached_tokens = sequence->computed;
     counters_.prompt_tokens_cached += static_cast<uint64_t>(sequence->cached_prompt_tokens());
   }
-  sequence->displaced = false;
-  if (reserves) {
-    Grant(sequence, now);
-    return true;
-  }
-  const bool decodes = sequence->decoded() || sequence->searches();
-  SetState(sequence, decodes ? SequenceState::kDecoding : SequenceState::kPrefilling, now);
-  if (matched > 0 && sequence->spec.kind == SequenceKind::kPrefill) {
-    ReportProven(sequence, /*last=*/false, now);
-  }
-  return true;
 }
 
 void Scheduler::Grant(LiveSequence* sequence, base::Instant now) {

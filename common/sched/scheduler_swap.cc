@@ -51,6 +51,10 @@ bool Scheduler::SwapOut(LiveSequence* sequence) {
   const int32_t first = BlocksLeftCached(*sequence);
   const std::vector<BlockId> copied = BlocksToCopy(sequence, first);
   if (copied.empty() || !CopyingIsCheaper(*sequence, first, copied.size())) return false;
+  // Longer ones would come back in a step that takes too long as well.
+  const auto blocks = static_cast<double>(swapping_out_.size() + copied.size());
+  const double back = static_cast<double>(copied.size()) * swap_costs_.in_s;
+  if (std::max(blocks * swap_costs_.out_s, back) > swap_costs_.step_s) return false;
   if (host_->available() < std::ssize(copied)) {
     ++counters_.swaps_without_room;
     return false;
@@ -132,11 +136,31 @@ void Scheduler::PlanSwaps(StepPlan* plan) {
   out.swaps = plan->swaps();
 }
 
+// Copies out leave with a step. Where none runs any more, and none can begin before they are done,
+// those whose blocks they are compute again.
+void Scheduler::ForgetCopiesOut() {
+  while (!swapping_out_.empty()) {
+    LiveSequence* const owner = Find(swapping_out_.front().owner);
+    BATON_CHECK(owner != nullptr && owner->swapped) << swapping_out_.front().owner.value();
+    ForgetSwapped(owner);
+  }
+}
+
 // Whether copies are still to be done, so that a block that looks free may be read or written by
 // one.
 bool Scheduler::Swaps() const {
   return !swapping_out_.empty() || !swapping_in_.empty() ||
          std::ranges::any_of(plans_out_, [](const PlanOut& plan) { return plan.swaps; });
+}
+
+// Whether the next to start has to wait for copies: a reservation, because its blocks are written
+// beside the steps; and who comes back, while the step that would copy it in has enough to copy.
+bool Scheduler::WaitsForCopies(const LiveSequence& next) const {
+  if (next.reserves()) return Swaps();
+  if (!next.swapped || swapping_in_.empty()) return false;
+  int64_t blocks = next.swapped->blocks.size();
+  for (const ComesBack& back : swapping_in_) blocks += std::ssize(back.blocks);
+  return static_cast<double>(blocks) * swap_costs_.in_s > swap_costs_.step_s;
 }
 
 }  // namespace baton

@@ -10,6 +10,8 @@ namespace baton {
 struct SwapCosts {
   double out_s = 0, in_s = 0;  // to copy one block to the host, and back
   double token_s = 0;          // to compute one token again; 0: nobody knows yet
+  // What the copies of one step may take, each way: everybody in it waits for them.
+  double step_s = 0.25;
 };
 
 // Where the KV of a preempted sequence lies while it waits: blocks of the host's arena hold what

@@ -60,7 +60,8 @@ WorkerOptions RandomWorker(Dice* dice) {
     options.host_blocks = dice->Int(1, 40);
     options.swap_costs = {.out_s = static_cast<double>(dice->Int(0, 4)),
                           .in_s = static_cast<double>(dice->Int(0, 4)),
-                          .token_s = dice->Chance(50) ? 0.0 : 1.0};
+                          .token_s = dice->Chance(50) ? 0.0 : 1.0,
+                          .step_s = static_cast<double>(dice->Int(1, 60))};
   }
   scheduler.jump_forward = dice->Chance(70);
   if (scheduler.jump_forward && scheduler.max_draws == 0) {

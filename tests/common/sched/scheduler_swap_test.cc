@@ -2,6 +2,7 @@
 // order blocks are copied, and that nothing of a second arena is lost.
 #include <algorithm>
 #include <deque>
+#include <tuple>
 
 #include "tests/common/sched/scheduler_fixture.h"
 
@@ -11,7 +12,9 @@ namespace {
 class SchedulerSwapTest : public SchedulerTest {
  protected:
   // Copying a block costs a quarter of computing its tokens.
-  static constexpr SwapCosts kCheap = {.out_s = 0.25, .in_s = 0.25, .token_s = 0.5};
+  static constexpr double kAnyTime = 1e10;
+  static constexpr SwapCosts kCheap = {
+      .out_s = 0.25, .in_s = 0.25, .token_s = 0.5, .step_s = kAnyTime};
 
   void StartSwapping(int32_t blocks, int32_t host_blocks, bool caching = false,
                      const SwapCosts& costs = kCheap) {
@@ -110,7 +113,8 @@ TEST_F(SchedulerSwapTest, WhatCostsLessIsTaken) {
   for (const auto& [copying, swaps] : {std::pair{0.9, true}, {1.1, false}}) {
     scheduler_.reset();
     host_pool_.reset();
-    StartSwapping(6, 8, false, {.out_s = copying, .in_s = copying, .token_s = 0.5});
+    StartSwapping(6, 8, false,
+                  {.out_s = copying, .in_s = copying, .token_s = 0.5, .step_s = kAnyTime});
     const SequenceId first = Add(kLocal, 8, 12);
     const SequenceId second = Add(kLocal, 7, 12);
     RunUntilPreempted(second);
@@ -123,8 +127,48 @@ TEST_F(SchedulerSwapTest, WhatCostsLessIsTaken) {
   }
 }
 
+TEST_F(SchedulerSwapTest, WhoseCopyHoldsAStepUpForTooLongComputesAgain) {
+  // Three blocks or two.
+  for (const auto& [out, in, swaps] :
+       {std::tuple{0.1, 0.1, true}, {0.3, 0.1, false}, {0.1, 0.3, false}}) {
+    scheduler_.reset();
+    host_pool_.reset();
+    StartSwapping(6, 8, false, {.out_s = out, .in_s = in, .token_s = 100, .step_s = 0.5});
+    const SequenceId first = Add(kLocal, 8, 12);
+    const SequenceId second = Add(kLocal, 7, 12);
+    const StepPlan plan = RunUntilPreempted(second);
+    EXPECT_EQ(Live(second)->swapped.has_value(), swaps) << out << " " << in;
+    EXPECT_EQ(plan.swaps_out.empty(), !swaps);
+    Cancel(first);
+    Cancel(second);
+    Commit(plan);
+  }
+}
+
+TEST_F(SchedulerSwapTest, AStepCopiesNoMoreThanItsTimeAllows) {
+  std::vector<size_t> most;
+  options_.max_num_batched_tokens = options_.max_prefill_tokens = 1;
+  for (const double step_s : {kAnyTime, 0.75}) {
+    scheduler_.reset();
+    host_pool_.reset();
+    StartSwapping(9, 12, false, {.out_s = 0.25, .in_s = 0.25, .token_s = 100, .step_s = step_s});
+    Add(kLocal, 8, 20);
+    Add(kLocal, 7, 12);
+    Add(kLocal, 6, 12);
+    most.push_back(0);
+    for (StepPlan plan = Plan(); !plan.empty(); plan = Plan()) {
+      most.back() = std::max({most.back(), plan.swaps_in.size(), plan.swaps_out.size()});
+      Commit(plan);
+    }
+    EXPECT_GT(scheduler_->figures().blocks_swapped_in, 0u);
+    ExpectAllBlocksBack();
+  }
+  EXPECT_GE(most[0], 4u);
+  EXPECT_LE(most[1], 3u);
+}
+
 TEST_F(SchedulerSwapTest, WhileNobodyKnowsWhatATokenTakesItIsCopied) {
-  StartSwapping(6, 8, false, {.out_s = 1e9, .in_s = 1e9, .token_s = 0});
+  StartSwapping(6, 8, false, {.out_s = 1e9, .in_s = 1e9, .token_s = 0, .step_s = kAnyTime});
   Add(kLocal, 8, 12);
   const SequenceId second = Add(kLocal, 7, 12);
   RunUntilPreempted(second);
@@ -220,6 +264,42 @@ TEST_F(SchedulerSwapTest, NoReservationIsGrantedWhileBlocksAreBeingCopied) {
   out.pop_front();
   out.push_back(Plan());
   EXPECT_EQ(Count<BlocksGranted>(reserved), 1);
+}
+
+// Its copies out would leave with the next step, but there is none: who ran has ended, and the
+// first in line is a reservation.
+TEST_F(SchedulerSwapTest, CopiesThatNoStepWillMakeKeepNobodyWaiting) {
+  options_.max_steps_in_flight = 2;
+  options_.max_num_seqs = 2;
+  options_.policy.displaces = [](const SequenceView&, const SequenceView&, const PolicyMoment&) {
+    return true;
+  };
+  StartSwapping(20, 8);
+  const SequenceId first = Add(kLocal, 4, 3), victim = Add(kLocal, 8, 12);
+  ASSERT_TRUE(Step());
+  const StepPlan of_both = Plan();
+  SequenceSpec spec = Spec(kReserved, 5, 4);
+  spec.waited = std::chrono::seconds(1);  // elsewhere, so it came before the victim
+  const SequenceId reserved = Add(std::move(spec));
+  const StepPlan last_of_first = Plan();
+  ASSERT_EQ(last_of_first.rows.size(), 1u) << "the victim sits a step out";
+  Commit(of_both);
+  EXPECT_TRUE(Plan().empty());
+  ASSERT_TRUE(Live(victim)->swapped.has_value());
+  EXPECT_EQ(Count<BlocksGranted>(reserved), 0);
+  EXPECT_FALSE(scheduler_->figures().short_of_blocks) << "there are enough of them";
+  Commit(last_of_first);
+  ASSERT_EQ(StateOf(first), SequenceState::kDone);
+  const StepPlan plan = Plan();
+  EXPECT_EQ(Count<BlocksGranted>(reserved), 1);
+  EXPECT_TRUE(plan.swaps_out.empty());
+  EXPECT_EQ(host_pool_->num_used(), 0);
+  Commit(plan);
+  Cancel(reserved);
+  ReturnLease(reserved);
+  StepAll();
+  EXPECT_EQ(Count<TokenEvent>(victim), 12);
+  ExpectAllBlocksBack();
 }
 
 // What others use and the prefix cache knows stays where it is.
