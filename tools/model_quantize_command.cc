@@ -79,9 +79,7 @@ int ModelQuantizeCommand(const Invocation& call) {
   if (const auto exit = call.Read(&set)) return *exit;
   flags.scheme.bits = flags.kind == Scheme::kW8 ? 8 : 4;
   flags.scheme.fp8 = flags.kind == Scheme::kFp8;
-  constexpr RoundingScheme kOther;
-  if (flags.scheme.fp8 &&
-      (flags.scheme.group != kOther.group || flags.scheme.method != kOther.method)) {
+  if (flags.scheme.fp8 && (set.Given("group") || set.Given("method"))) {
     return ReportFatal(
         set.program(),
         FatalOf(

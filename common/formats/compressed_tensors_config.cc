@@ -61,9 +61,10 @@ absl::Status ReadInputArgs(const nlohmann::json& args, const std::string& where,
                absl::StrCat("\"", type, "\""));
   RefuseUnless(reader, "symmetric", reader.Bool("symmetric", true),
                "true: products have no zero points of inputs");
-  config.rounds_inputs = true;
+  config.asks_rounded_inputs = true;
   config.static_inputs = !reader.Bool("dynamic", false);
   const std::string strategy = reader.String("strategy", config.static_inputs ? "tensor" : "token");
+  config.grouped_inputs = strategy == "group";
   if (config.static_inputs) {
     RefuseUnless(reader, "strategy", strategy == "tensor",
                  "\"tensor\", or \"token\" where \"dynamic\" is true");
@@ -78,7 +79,8 @@ absl::Status ReadInputArgs(const nlohmann::json& args, const std::string& where,
 bool Same(const QuantizationConfig& a, const QuantizationConfig& b) {
   return a.bits == b.bits && a.group == b.group && a.symmetric == b.symmetric &&
          a.block_rows == b.block_rows && a.block_cols == b.block_cols &&
-         a.rounds_inputs == b.rounds_inputs && a.static_inputs == b.static_inputs;
+         a.asks_rounded_inputs == b.asks_rounded_inputs && a.static_inputs == b.static_inputs &&
+         a.grouped_inputs == b.grouped_inputs;
 }
 
 // Reads one of the groups of modules, each of which may name its format again.

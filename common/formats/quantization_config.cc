@@ -20,8 +20,8 @@ constexpr char kKnown[] =
     "\"compressed-tensors\" (integers of 4 or 8 bits, or e4m3), \"gptq\" (4 or 8 bits), \"awq\" (4 "
     "bits) or \"fp8\" (e4m3): take such a checkpoint, or one that is not quantized";
 constexpr char kKvScheme[] =
-    "none, or 8 bits of type \"float\", symmetric and static, with the strategy \"tensor\": take a "
-    "checkpoint without; --kv-dtype says how the KV cache is stored";
+    "none, or 8 bits of type \"float\", symmetric: take a checkpoint without; --kv-dtype says how "
+    "the KV cache is stored";
 
 absl::StatusOr<QuantizationConfig> ReadGptq(JsonReader& reader) {
   QuantizationConfig config = {.format = Format::kGptq, .symmetric = false};
@@ -49,25 +49,27 @@ absl::StatusOr<QuantizationConfig> ReadAwq(JsonReader& reader) {
   return config;
 }
 
-// Whether the checkpoint has scales for a KV cache of e4m3.
-bool ReadKvScheme(JsonReader& reader, const nlohmann::json& object) {
+// What scales the checkpoint has for a KV cache of e4m3.
+void ReadKvScheme(JsonReader& reader, const nlohmann::json& object, QuantizationConfig& config) {
   const auto found = object.find("kv_cache_scheme");
-  if (found == object.end() || found->is_null() || !reader.status().ok()) return false;
-  if (*found == "static") return true;  // of the method "fp8"
-  bool fits = found->is_object();
-  if (fits) {
-    JsonReader scheme(*found, "");
-    fits = scheme.Int("num_bits", 1, 64, std::nullopt) == 8 &&
-           scheme.String("type", "int") == "float" && scheme.Bool("symmetric", true) &&
-           !scheme.Bool("dynamic", false) && scheme.String("strategy", "tensor") == "tensor" &&
-           scheme.status().ok();
+  if (found == object.end() || found->is_null() || !reader.status().ok()) return;
+  if (*found == "static") {  // of the method "fp8"
+    config.kv_scales = true;
+    return;
   }
-  if (!fits) reader.Fail("kv_cache_scheme", kKvScheme);
-  return fits;
+  if (!found->is_object()) return reader.Fail("kv_cache_scheme", kKvScheme);
+  JsonReader scheme(*found, "");
+  const bool fits = scheme.Int("num_bits", 1, 64, std::nullopt) == 8 &&
+                    scheme.String("type", "int") == "float" && scheme.Bool("symmetric", true);
+  const bool by_layer =
+      !scheme.Bool("dynamic", false) && scheme.String("strategy", "tensor") == "tensor";
+  if (!fits || !scheme.status().ok()) return reader.Fail("kv_cache_scheme", kKvScheme);
+  config.kv_scales = by_layer;
+  config.other_kv_scales = !by_layer;
 }
 
 absl::StatusOr<QuantizationConfig> ReadFp8(JsonReader& reader, const nlohmann::json& object) {
-  QuantizationConfig config = {.format = Format::kFp8, .rounds_inputs = true};
+  QuantizationConfig config = {.format = Format::kFp8, .asks_rounded_inputs = true};
   const std::string scheme = reader.String("activation_scheme", "dynamic");
   RefuseUnless(reader, "activation_scheme", scheme == "static" || scheme == "dynamic",
                "\"static\" or \"dynamic\"");
@@ -119,8 +121,8 @@ std::vector<std::string> QuantizationConfig::Remarks() const {
   if (fp8()) {
     remarks.push_back(absl::StrCat(
         "projections of e4m3 become floats of --dtype while they are read",
-        block_rows > 0 ? "" : ", but on a GPU of compute capability 9, which multiplies by e4m3"));
-  } else if (rounds_inputs) {
+        fp8_products() ? ", but on a GPU of compute capability 9, which multiplies by e4m3" : ""));
+  } else if (asks_rounded_inputs) {
     remarks.push_back(absl::StrCat(
         "inputs of products are kept at least as fine as the 8 bits that the checkpoint asks for",
         static_inputs ? "; its input_scale is not used" : ""));
@@ -129,6 +131,11 @@ std::vector<std::string> QuantizationConfig::Remarks() const {
     remarks.push_back(
         "the checkpoint's scales of keys and values are applied with --kv-dtype fp8, and ignored "
         "with any other type of the KV cache");
+  }
+  if (other_kv_scales) {
+    remarks.push_back(
+        "the checkpoint describes a KV cache of e4m3 with scales by head or of each step, which is "
+        "not what --kv-dtype fp8 keeps: that is refused");
   }
   return remarks;
 }
@@ -148,7 +155,7 @@ absl::StatusOr<std::optional<QuantizationConfig>> ReadQuantizationConfig(const n
   if (object == nullptr) return std::nullopt;
   JsonReader quantization(*object, absl::StrCat(where, " ", kKey));
   BATON_ASSIGN_OR_RETURN(QuantizationConfig config, ReadMethod(quantization, *object));
-  config.kv_scales = ReadKvScheme(quantization, *object);
+  ReadKvScheme(quantization, *object, config);
   BATON_RETURN_IF_ERROR(quantization.status());
   config.output_may_be_integers = OutputMayBeIntegers(*object);
   return config;

@@ -41,10 +41,14 @@ struct QuantizationConfig {
 
   // Whether the checkpoint asks for products whose inputs are rounded to 8 bits, and whether it
   // brings the scales of these.
-  bool rounds_inputs = false;
+  bool asks_rounded_inputs = false;
   bool static_inputs = false;
+  // They are to have a scale for each group of columns: finer than one for a row.
+  bool grouped_inputs = false;
   // Whether it brings scales for a KV cache of e4m3, two for each layer.
   bool kv_scales = false;
+  // Whether it describes such a cache otherwise: by head, or with scales that are found on the way.
+  bool other_kv_scales = false;
 
   // Of kGguf alone, which has them in place of bits, group and symmetric:
   std::string kinds;            // of all its matrices, as in "Q4_K+Q6_K"
@@ -56,6 +60,9 @@ struct QuantizationConfig {
   }
   // Whether it is e4m3 with scales that products of rows can apply.
   bool fp8_by_row() const { return fp8() && block_rows == 0; }
+  // Whether such products, which round inputs to e4m3 with a scale for each row or for all, are as
+  // fine as the checkpoint asks.
+  bool fp8_products() const { return fp8_by_row() && asks_rounded_inputs && !grouped_inputs; }
   // As in "w4g128", and "w8" where a row has one scale; "fp8", or "fp8b128x128" with blocks; the
   // kinds of a GGUF file.
   std::string name() const;

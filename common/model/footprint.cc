@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "common/model/activations.h"
 #include "common/model/kv_arena.h"
+#include "common/model/load_memory.h"
 #include "common/model/tensor_specs.h"
 #include "kernels/quantized_tensor.h"
 
@@ -77,9 +78,9 @@ namespace {
 
 // Of a weight on the devices that keep it as small as it is stored; those that do not make it a
 // float of the compute dtype.
-double BytesWhereSmallest(const QuantizationConfig& quantization, kernels::DType compute_dtype) {
-  if (!quantization.fp8()) return BytesPerWeight(quantization);
-  return quantization.fp8_by_row() ? 1 : static_cast<double>(SizeOf(compute_dtype));
+double BytesWhereSmallest(const ModelConfig& config, kernels::DType compute_dtype) {
+  if (!config.quantization->fp8()) return BytesPerWeight(*config.quantization);
+  return MayStayFp8(config, compute_dtype) ? 1 : static_cast<double>(SizeOf(compute_dtype));
 }
 
 }  // namespace
@@ -100,7 +101,7 @@ Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& quer
     footprint.weight_bytes[config.quantization->name()] =
         (footprint.parameters - projections) * static_cast<int64_t>(SizeOf(query.compute_dtype)) +
         static_cast<int64_t>(static_cast<double>(projections) *
-                             BytesWhereSmallest(*config.quantization, query.compute_dtype));
+                             BytesWhereSmallest(config, query.compute_dtype));
   }
   footprint.kv_bytes_per_token = static_cast<int64_t>(layout.bytes_per_token());
   footprint.activation_peak_bytes = PlanActivations(config, whole, query.compute_dtype,

@@ -106,9 +106,8 @@ absl::Status RankLoad::CheckDevice() const {
   BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
   if (!memory.has_value()) return absl::OkStatus();
   const double blocks = source_.kv_takes_rest ? 1 : source_.num_blocks;
-  const auto& stored = source_.config.quantization;
   const bool stays_fp8 =
-      loaded_.rank.backend->info().fp8_multiple > 0 && stored.has_value() && stored->fp8_by_row();
+      loaded_.rank.backend->info().fp8_multiple > 0 && MayStayFp8(source_.config, source_.dtype);
   MemoryNeed need =
       MemoryNeed::Of(source_.config, shape_, 1, source_.dtype,
                      stays_fp8 ? kernels::Quantization::kFp8 : source_.options.quantization,

@@ -49,6 +49,11 @@ absl::StatusOr<DType> ResolveKvDType(std::optional<DType> dtype, DType compute,
         "--kv-dtype int8 on device cuda; expected auto, float32, bfloat16, float16 or fp8 there; "
         "int8 wants workers with --device cpu");
   }
+  if (resolved == DType::kFp8 && config.quantization && config.quantization->other_kv_scales) {
+    return absl::InvalidArgumentError(
+        "--kv-dtype fp8 for a checkpoint whose kv_cache_scheme has scales by head or of each step; "
+        "expected static ones with the strategy \"tensor\", or none; use --kv-dtype auto");
+  }
   if (!HeadsFit(config, resolved)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kv-dtype ", name, " for a model with heads of ", config.head_dim,

@@ -46,8 +46,8 @@ kernels::DType ResolveComputeDType(std::optional<kernels::DType> dtype, const Mo
 // KvLayout::kQuantizedDims long.
 bool HeadsFit(const ModelConfig& config, kernels::DType kv_dtype);
 // The dtype of the KV cache: `dtype` if it is given, else the compute dtype. INVALID_ARGUMENT for
-// float16 where arithmetic is in another; for int8 and fp8 on a GPU, or where the model's heads do
-// not fit them.
+// float16 where arithmetic is in another; for int8 on a GPU; for int8 and fp8 where the model's
+// heads do not fit them; for fp8 where the checkpoint has other scales than such a cache.
 absl::StatusOr<kernels::DType> ResolveKvDType(std::optional<kernels::DType> dtype,
                                               kernels::DType compute, const ModelConfig& config,
                                               kernels::Device device);

@@ -61,7 +61,9 @@ bool IsOfZeros(const StoredTensor& tensor) {
 // Tensors that the Python library transformers writes, or leaves, beside the weights that it uses,
 // and those of zeros that quantizers write.
 bool IsHarmlessExtra(const ModelConfig& config, const StoredTensor& tensor) {
-  if (config.quantization.has_value() && IsOfZeros(tensor)) {
+  const bool quantized = config.quantization.has_value();
+  if (quantized && config.quantization->other_kv_scales && NamesKvScale(tensor.name)) return true;
+  if (quantized && IsOfZeros(tensor)) {
     return std::all_of(tensor.data.begin(), tensor.data.end(),
                        [](std::byte byte) { return byte == std::byte{0}; });
   }
@@ -153,6 +155,13 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
   }
   for (const StoredTensor* tensor : files.tensors()) {
     if (expected.contains(tensor->name) || IsHarmlessExtra(config, *tensor)) continue;
+    if (NamesKvScale(tensor->name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", files.NameInFile(tensor->name),
+                       " is a scale of a KV cache, which ", files.described_by(),
+                       " does not describe; expected a kv_cache_scheme of 8 bits of type "
+                       "\"float\" in its quantization_config, or no such tensors"));
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         "tensor ", files.NameInFile(tensor->name), " has no place in a ", config.architecture,
         " of ", config.layers, " layers as ", files.described_by(), " describes it; ", advice));

@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/formats/gguf/gguf_types.h"
+#include "common/model/load_memory.h"
 #include "common/model/quantize/gguf_blocks.h"
 #include "common/model/quantize/quantized_parts.h"
 #include "common/model/tensor_slices.h"
@@ -122,7 +123,7 @@ std::byte* CheckpointSource::Stage(size_t bytes) {
 }
 
 bool CheckpointSource::StaysFp8(const WeightItem& item) const {
-  return fp8_multiple_ > 0 && !item.widened && config_.quantization->fp8_by_row() &&
+  return fp8_multiple_ > 0 && !item.widened && MayStayFp8(config_, dtype_) &&
          item.rows() % fp8_multiple_ == 0 && item.width() % fp8_multiple_ == 0;
 }
 

@@ -25,7 +25,7 @@ void CheckQuantization(const QuantizationConfig& quantization) {
               (quantization.block_rows > 0) == (quantization.block_cols > 0))
       << quantization.block_rows << " x " << quantization.block_cols;
   BATON_CHECK(quantization.fp8() || quantization.block_rows == 0);
-  BATON_CHECK(quantization.rounds_inputs || !quantization.static_inputs);
+  BATON_CHECK(quantization.asks_rounded_inputs || !quantization.static_inputs);
   BATON_CHECK(!quantization.name().empty());
   for (const std::string& remark : quantization.Remarks()) BATON_CHECK(!remark.empty());
 }

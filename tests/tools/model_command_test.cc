@@ -143,7 +143,8 @@ TEST_F(ModelCommand, QuantizesToFp8AndSaysWhatACpuMakesOfIt) {
   EXPECT_THAT(RunTool({"model", "inspect", out}).out,
               testing::AllOf(HasSubstr("stored as fp8"),
                              HasSubstr("projections of e4m3 become floats of --dtype")));
-  for (const auto& [flag, value] : {std::pair("--group", "64"), {"--method", "nearest"}}) {
+  for (const auto& [flag, value] :
+       {std::pair("--group", "64"), {"--method", "nearest"}, {"--method", "search"}}) {
     const ToolRun refused =
         RunTool({"model", "quantize", folder_, scratch_ / "x", "--scheme", "fp8", flag, value});
     EXPECT_EQ(refused.exit, 2);

@@ -37,9 +37,8 @@ Operations OperationsOf(const ModelUse& model) {
 // How the model's projections of floats or of e4m3 are multiplied: the latter stay as they are on a
 // GPU that has products of them.
 kernels::Quantization ProductsOf(const ModelUse& model, const Hardware& hardware) {
-  const auto& stored = model.config.quantization;
-  const bool stays = stored.has_value() && stored->fp8_by_row() && hardware.device == "cuda" &&
-                     model.compute_dtype != kernels::DType::kF32 && hardware.flops.contains("fp8");
+  const bool stays = MayStayFp8(model.config, model.compute_dtype) && hardware.device == "cuda" &&
+                     hardware.flops.contains("fp8");
   return stays ? kernels::Quantization::kFp8 : model.quantization;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/model/parallel_pieces.h"
@@ -23,6 +24,18 @@ using kernels::DType;
 constexpr int64_t kRowsOfReading = 64;  // that a thread reads at a time
 
 bool IsNan(uint8_t code) { return (code & 0x7f) == 0x7f; }
+bool IsNotZero(uint8_t code) { return (code & 0x7f) != 0; }
+
+// Where a tensor has its element `index`, as in " at [3, 0]"; nothing for one of one element.
+std::string Place(const StoredTensor& tensor, int64_t index) {
+  std::vector<int64_t> place(tensor.shape.size());
+  int64_t elements = 1;
+  for (size_t i = place.size(); i-- > 0;) {
+    place[i] = index / elements % tensor.shape[i];
+    elements *= tensor.shape[i];
+  }
+  return elements == 1 ? "" : absl::StrCat(" at [", absl::StrJoin(place, ", "), "]");
+}
 
 absl::Status NoNumber(const StoredTensor& codes) {
   return absl::InvalidArgumentError(
@@ -32,16 +45,17 @@ absl::Status NoNumber(const StoredTensor& codes) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<float>> ReadScales(const StoredTensor& tensor) {
+absl::StatusOr<std::vector<float>> ReadScales(const StoredTensor& tensor, bool zeros) {
   BATON_ASSIGN_OR_RETURN(const DType dtype, TensorDType(tensor));
   std::vector<float> scales(tensor.data.size() / SizeOf(dtype));
   CopyToFloats(tensor.data.data(), dtype, scales);
-  const auto wrong =
-      std::ranges::find_if(scales, [](float scale) { return !std::isfinite(scale) || scale <= 0; });
+  const auto wrong = std::ranges::find_if(scales, [&](float scale) {
+    return !std::isfinite(scale) || scale < 0 || (scale == 0 && !zeros);
+  });
   if (wrong == scales.end()) return scales;
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor ", tensor.name, " holds the scale ", *wrong,
-                   "; expected finite numbers above 0: download the checkpoint again"));
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " holds the scale ",
+                                                 *wrong, Place(tensor, wrong - scales.begin()),
+                                                 "; expected finite numbers above 0"));
 }
 
 // A range of rows and its scales, one for each block.
@@ -57,7 +71,28 @@ struct Fp8Reader::Parts {
     return reinterpret_cast<const uint8_t*>(codes->data.data()) + row * cols;
   }
   const float* ScalesOf(int64_t row) const { return scales.data() + row / block_rows * blocks; }
+  absl::Status CheckZeros(const StoredTensor& tensor) const;
 };
+
+// A scale of 0 is that of weights which are all 0, as some tools write it.
+absl::Status Fp8Reader::Parts::CheckZeros(const StoredTensor& tensor) const {
+  const int64_t rows = codes->shape[0];
+  const int64_t cols = codes->shape[1];
+  for (int64_t i = 0; i < std::ssize(scales); ++i) {
+    if (scales[static_cast<size_t>(i)] != 0) continue;
+    const int64_t first = i / blocks * block_rows;
+    const int64_t from = i % blocks * block_cols;
+    const int64_t count = std::min(block_cols, cols - from);
+    for (int64_t row = first; row < std::min(rows, first + block_rows); ++row) {
+      const uint8_t* const begin = Row(row, cols) + from;
+      if (std::none_of(begin, begin + count, IsNotZero)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", tensor.name, " holds the scale 0", Place(tensor, i),
+                       " for weights that are not all 0; expected finite numbers above 0"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Fp8Reader::Parts> Fp8Reader::PartsOf(const WeightItem& item, size_t range) const {
   const QuantizationConfig& quantization = *config_.quantization;
@@ -65,7 +100,7 @@ absl::StatusOr<Fp8Reader::Parts> Fp8Reader::PartsOf(const WeightItem& item, size
   Parts parts = {.codes = files_.Find(names.codes)};
   const StoredTensor* const scales = files_.Find(names.scales);
   BATON_CHECK(parts.codes != nullptr && scales != nullptr) << names.codes << " passed CheckTensors";
-  BATON_ASSIGN_OR_RETURN(parts.scales, ReadScales(*scales));
+  BATON_ASSIGN_OR_RETURN(parts.scales, ReadScales(*scales, /*zeros=*/true));
   const int64_t rows = parts.codes->shape[0];
   parts.block_cols = item.cols;
   if (quantization.block_rows > 0) {
@@ -75,10 +110,13 @@ absl::StatusOr<Fp8Reader::Parts> Fp8Reader::PartsOf(const WeightItem& item, size
   } else if (parts.scales.size() == 1) {
     parts.block_rows = rows;
   }
-  if (const StoredTensor* const input = files_.Find(names.input_scale)) {
-    BATON_ASSIGN_OR_RETURN(const std::vector<float> scale, ReadScales(*input));
-    parts.input_scale = scale.front();
-  }
+  BATON_RETURN_IF_ERROR(parts.CheckZeros(*scales));
+  // Some tools leave one behind where each row finds its own.
+  if (!quantization.static_inputs) return parts;
+  const StoredTensor* const input = files_.Find(names.input_scale);
+  BATON_CHECK(input != nullptr) << names.input_scale << " passed CheckTensors";
+  BATON_ASSIGN_OR_RETURN(const std::vector<float> scale, ReadScales(*input));
+  parts.input_scale = scale.front();
   return parts;
 }
 
@@ -96,11 +134,13 @@ absl::Status Fp8Reader::WriteValues(const WeightItem& item, DType dtype, std::by
       for (int64_t i = first; i < std::min(count, first + kRowsOfReading); ++i) {
         const uint8_t* const codes = parts.Row(begin + i, item.cols);
         const float* const scales = parts.ScalesOf(begin + i);
-        for (int64_t col = 0; col < item.cols; ++col) {
-          if (IsNan(codes[col])) numbers = false;
-          values[static_cast<size_t>(col)] =
-              kernels::FloatFromE4m3(codes[col]) * scales[col / parts.block_cols];
+        for (int64_t block = 0; block < parts.blocks; ++block) {
+          const int64_t behind = std::min(item.cols, (block + 1) * parts.block_cols);
+          for (int64_t col = block * parts.block_cols; col < behind; ++col) {
+            values[static_cast<size_t>(col)] = kernels::FloatFromE4m3(codes[col]) * scales[block];
+          }
         }
+        if (std::any_of(codes, codes + item.cols, IsNan)) numbers = false;
         CopyFromFloats(values, dtype, out + static_cast<size_t>(i) * row_bytes);
       }
     });

@@ -16,12 +16,12 @@ namespace baton {
 struct WeightItem;
 
 // The numbers of a tensor of scales. INVALID_ARGUMENT, naming it, where one is not finite and above
-// 0.
-absl::StatusOr<std::vector<float>> ReadScales(const StoredTensor& tensor);
+// 0, or not 0 either where `zeros` may be.
+absl::StatusOr<std::vector<float>> ReadScales(const StoredTensor& tensor, bool zeros = false);
 
 // Reads projections of e4m3, as floats or as they are. All ranges of an item are of e4m3 and have
 // passed CheckTensors. INVALID_ARGUMENT, naming the tensor, for a code that is no number and for a
-// scale that is not finite and above 0. Not thread-safe.
+// scale that is not finite and above 0, or 0 where all its codes are. Not thread-safe.
 class Fp8Reader final {
  public:
   Fp8Reader(const ModelConfig& config, const CheckpointFiles& files)

@@ -1,5 +1,6 @@
 #include "common/model/quantize/quantized_parts.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -195,6 +196,13 @@ const StoredTensor* FindKvScale(const CheckpointFiles& files, int32_t layer, cha
     if (const StoredTensor* const tensor = files.Find(name)) return tensor;
   }
   return nullptr;
+}
+
+bool NamesKvScale(std::string_view name) {
+  constexpr std::string_view kEnds[] = {
+      "_attn.k_scale",       "_attn.v_scale",       "k_proj.k_scale", "v_proj.v_scale",
+      "k_proj.output_scale", "v_proj.output_scale", "_attn.kv_scale"};
+  return std::ranges::any_of(kEnds, [&](auto end) { return absl::EndsWith(name, end); });
 }
 
 absl::Status CheckKvScales(const ModelConfig& config, const CheckpointFiles& files) {

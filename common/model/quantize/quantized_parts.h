@@ -26,6 +26,8 @@ std::vector<const StoredTensor*> StoredPartsOf(const ModelConfig& config,
 // The stored scale of the keys ('k') or values ('v') of a layer, by whichever of its names it has;
 // null where there is none.
 const StoredTensor* FindKvScale(const CheckpointFiles& files, int32_t layer, char kind);
+// Whether a tensor of that name is such a scale.
+bool NamesKvScale(std::string_view name);
 // Checks that every layer has both, one number each.
 absl::Status CheckKvScales(const ModelConfig& config, const CheckpointFiles& files);
 

@@ -123,7 +123,7 @@ TEST(QuantizationConfigTest, ReadsIntegersWithRoundedInputs) {
     const QuantizationConfig config = Read(W8A8(dynamic));
     EXPECT_EQ(config.name(), "w8");
     EXPECT_FALSE(config.fp8());
-    EXPECT_TRUE(config.rounds_inputs);
+    EXPECT_TRUE(config.asks_rounded_inputs);
     EXPECT_EQ(config.static_inputs, !dynamic);
     ASSERT_EQ(config.Remarks().size(), 1);
     EXPECT_THAT(config.Remarks()[0], HasSubstr("at least as fine as the 8 bits"));
@@ -146,12 +146,22 @@ TEST(QuantizationConfigTest, ReadsFp8) {
     EXPECT_FALSE(config.static_inputs);
     ASSERT_EQ(config.Remarks().size(), 1);
     EXPECT_THAT(config.Remarks()[0], HasSubstr("become floats of --dtype"));
+    EXPECT_EQ(config.fp8_products(), !blocks);
     EXPECT_EQ(config.Remarks()[0].find("GPU") != std::string::npos, !blocks);
   }
   EXPECT_TRUE(Read(FloatQuantized("tensor", false)).static_inputs);
   json weights_only = FloatQuantized("channel", true);
   GroupOf(weights_only)["input_activations"] = nullptr;
-  EXPECT_FALSE(Read(weights_only).rounds_inputs);
+  EXPECT_FALSE(Read(weights_only).asks_rounded_inputs);
+  json grouped = FloatQuantized("channel", true);
+  GroupOf(grouped)["input_activations"]["strategy"] = "group";
+  EXPECT_TRUE(Read(grouped).asks_rounded_inputs);
+  // Products with one scale for a row of inputs are coarser than these ask.
+  for (const json& finer : {weights_only, grouped}) {
+    EXPECT_TRUE(Read(finer).fp8_by_row());
+    EXPECT_FALSE(Read(finer).fp8_products());
+    EXPECT_EQ(Read(finer).Remarks()[0].find("GPU"), std::string::npos);
+  }
   json early = FloatQuantized("tensor", false);
   early["format"] = "naive-quantized";
   EXPECT_EQ(Read(early).format, Format::kFloatQuantized);
@@ -319,12 +329,21 @@ TEST(QuantizationConfigTest, RefusesOtherFp8) {
   EXPECT_THAT(QuantizationRefusal(blocks), HasSubstr("activation_scheme"));
 }
 
+TEST(QuantizationConfigTest, ReadsThatScalesOfKeysAndValuesAreNotThoseOfLayers) {
+  for (const auto& [key, value] :
+       std::map<std::string, json>{{"strategy", "attn_head"}, {"dynamic", true}}) {
+    json config = CompressedTensors();
+    config["kv_cache_scheme"] = KvScheme();
+    config["kv_cache_scheme"][key] = value;
+    EXPECT_FALSE(Read(config).kv_scales);
+    EXPECT_TRUE(Read(config).other_kv_scales);
+    EXPECT_THAT(Read(config).Remarks().back(), HasSubstr("--kv-dtype fp8"));
+  }
+}
+
 TEST(QuantizationConfigTest, RefusesOtherScalesOfKeysAndValues) {
-  for (const auto& [key, value] : std::map<std::string, json>{{"num_bits", 4},
-                                                              {"type", "int"},
-                                                              {"symmetric", false},
-                                                              {"strategy", "attn_head"},
-                                                              {"dynamic", true}}) {
+  for (const auto& [key, value] :
+       std::map<std::string, json>{{"num_bits", 4}, {"type", "int"}, {"symmetric", false}}) {
     json config = CompressedTensors();
     config["kv_cache_scheme"] = KvScheme();
     config["kv_cache_scheme"][key] = value;

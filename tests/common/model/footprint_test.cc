@@ -28,6 +28,26 @@ TEST(FootprintTest, KnowsTheFiguresOfLlama31) {
   EXPECT_EQ(footprint.max_concurrency, 128);
 }
 
+// A weight of e4m3 is a byte only where some device multiplies by it: in 16 bits, with rounded
+// inputs.
+TEST(FootprintTest, CountsE4m3AsTheSmallestDeviceHasIt) {
+  using kernels::DType;
+  ModelConfig config = Llama31();
+  config.quantization =
+      QuantizationConfig{.format = QuantizationConfig::Format::kFp8, .asks_rounded_inputs = true};
+  const auto bytes = [&](DType dtype) {
+    const Footprint footprint = ComputeFootprint(config, {.tokens = 1, .compute_dtype = dtype});
+    return footprint.weight_bytes.at("fp8");
+  };
+  const int64_t projections = CountProjectionParameters(config);
+  const int64_t others = CountParameters(config) - projections;
+  EXPECT_EQ(bytes(DType::kBF16), 2 * others + projections);
+  EXPECT_EQ(bytes(DType::kF16), 2 * others + projections);
+  EXPECT_EQ(bytes(DType::kF32), 4 * (others + projections));
+  config.quantization->asks_rounded_inputs = false;
+  EXPECT_EQ(bytes(DType::kBF16), 2 * (others + projections));
+}
+
 TEST(FootprintTest, ExecutedPrefillPassesTheLastTailOnce) {
   // hidden 16, q 2 · 8, kv 1 · 8, ffn 24, 3 layers, vocabulary 10.
   const auto config = ParseModelConfig(

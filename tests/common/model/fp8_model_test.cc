@@ -228,6 +228,15 @@ TEST_F(Fp8ModelTest, CodesAreGivenToADeviceThatMultipliesByThem) {
   EXPECT_EQ(dtype_of("fp8", 24, -1, false), kernels::DType::kBF16);
   EXPECT_EQ(dtype_of("fp8", 32, -1, true), kernels::DType::kBF16);
   EXPECT_EQ(dtype_of("blocks", 32, -1, false), kernels::DType::kBF16);
+  // Those who ask for finer inputs than such products have get floats.
+  for (const json& inputs :
+       {json(),
+        json{{"num_bits", 8}, {"type", "float"}, {"strategy", "group"}, {"dynamic", true}}}) {
+    json config = ConfigIn(Dir("fp8"));
+    config["quantization_config"]["config_groups"]["group_0"]["input_activations"] = inputs;
+    WriteModel(Dir("finer"), config, TensorsIn(Dir("fp8")));
+    EXPECT_EQ(dtype_of("finer", 32, -1, false), kernels::DType::kBF16) << inputs;
+  }
 }
 
 TEST_F(Fp8ModelTest, IsTheSameOutOfALoadCache) {
@@ -425,6 +434,31 @@ TEST_F(KvScalesTest, AreRefusedByNameWhereTheyCannotBeMeant) {
           [&](Tensors& tensors) { tensors["model.layers.1.self_attn.q_scale"] = Floats({1}, {1}); },
           "auto"),
       AllOf(HasSubstr("q_scale"), HasSubstr("has no place")));
+}
+
+// What is not kept as the checkpoint says does no harm to a cache of another type.
+TEST_F(KvScalesTest, OfHeadsOrFoundOnTheWayAreRefusedWithACacheOfE4m3Alone) {
+  const auto refusal = [](const std::string& kv_dtype) {
+    ModelOptions options;
+    options.kv.tokens = 512;
+    options.kv_dtype = kernels::ParseKvDType(kv_dtype);
+    return std::string(LoadModel(Dir("edited"), options, nullptr).status().message());
+  };
+  for (const auto& [key, value] :
+       std::map<std::string, json>{{"strategy", "attn_head"}, {"dynamic", true}}) {
+    WriteScaled("edited", "k_scale", "v_scale", 0.02F, 0.03F);
+    Tensors tensors = TensorsIn(Dir("edited"));
+    tensors["model.layers.0.self_attn.k_scale"] = Floats({2, 1, 1}, {0.02F, 0.03F});
+    json config = ConfigIn(Dir("edited"));
+    config["quantization_config"]["kv_cache_scheme"][key] = value;
+    WriteModel(Dir("edited"), config, tensors);
+    EXPECT_EQ(refusal("auto"), "");
+    EXPECT_THAT(refusal("fp8"), AllOf(HasSubstr("--kv-dtype fp8"), HasSubstr("kv_cache_scheme")));
+    config["quantization_config"].erase("kv_cache_scheme");
+    WriteModel(Dir("edited"), config, tensors);
+    EXPECT_THAT(refusal("auto"),
+                AllOf(HasSubstr("self_attn.k_scale"), HasSubstr("expected a kv_cache_scheme")));
+  }
 }
 
 }  // namespace

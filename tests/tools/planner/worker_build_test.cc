@@ -57,7 +57,8 @@ TEST(WorkerBuildTest, MemoryIsWhatIsLeft) {
 TEST(WorkerBuildTest, Fp8CountsAsTheDeviceHasIt) {
   const auto floats = ReckonWorker(SmallModel(), Box(), 1);
   ModelUse model = SmallModel();
-  model.config.quantization = QuantizationConfig{.format = QuantizationConfig::Format::kFp8};
+  model.config.quantization =
+      QuantizationConfig{.format = QuantizationConfig::Format::kFp8, .asks_rounded_inputs = true};
   Hardware hopper = Box();
   hopper.flops["fp8"] = 2e9;
   const auto widened = ReckonWorker(model, Box(), 1);
@@ -67,6 +68,11 @@ TEST(WorkerBuildTest, Fp8CountsAsTheDeviceHasIt) {
   EXPECT_EQ(widened->cost.row, floats->cost.row);
   EXPECT_DOUBLE_EQ(kept->weight_bytes, floats->weight_bytes - 73'728);
   EXPECT_DOUBLE_EQ(kept->cost.row, floats->cost.row / 2);
+  model.config.quantization->asks_rounded_inputs = false;
+  const auto weights_only = ReckonWorker(model, hopper, 1);
+  ASSERT_TRUE(weights_only.ok()) << weights_only.status();
+  EXPECT_EQ(weights_only->weight_bytes, floats->weight_bytes);
+  model.config.quantization->asks_rounded_inputs = true;
   model.config.quantization->block_rows = model.config.quantization->block_cols = 128;
   const auto blocks = ReckonWorker(model, hopper, 1);
   ASSERT_TRUE(blocks.ok()) << blocks.status();

@@ -103,6 +103,45 @@ TEST_P(Fp8ReaderTest, GivesCodesWithTheScalesOfRows) {
   }
 }
 
+TEST_P(Fp8ReaderTest, AScaleOfInputsThatFindTheirOwnIsNotUsed) {
+  json golden = Fp8Golden(GetParam());
+  GoldenCheckpoint given(golden);
+  const auto& quantization = *given.config().quantization;
+  if (quantization.static_inputs || !quantization.fp8_by_row()) return;
+  for (const char* bytes : {"0000803f", "00000000"}) {
+    golden["tensors"]["input_scale"] = {{"dtype", "F32"}, {"shape", {1}}, {"data", bytes}};
+    const GoldenCheckpoint leftover(golden);
+    ASSERT_EQ(Fp8Refusal(golden), "");
+    Fp8Reader reader(leftover.config(), leftover.files());
+    EXPECT_EQ(reader.Codes(leftover.item(0, leftover.rows()))->input_scale, 0);
+  }
+}
+
+// The last scale is 0, and so are its codes, but for one in turn.
+TEST_P(Fp8ReaderTest, TakesAScaleOfZeroForWeightsOfZeros) {
+  json golden = Fp8Golden(GetParam());
+  json& tensors = golden["tensors"];
+  for (auto part = tensors.begin(); part != tensors.end(); ++part) {
+    const std::string& suffix = part.key();
+    json& tensor = part.value();
+    std::string data = tensor["data"];
+    if (suffix == "weight") {
+      data.assign(data.size(), '0');
+      data.replace(data.size() - 4, 4, "8080");  // they are 0 as well
+    } else if (suffix != "input_scale") {
+      const size_t digits = tensor["dtype"] == "F32" ? 8 : 4;
+      data.replace(data.size() - digits, digits, digits, '0');
+    }
+    tensor["data"] = data;
+  }
+  EXPECT_EQ(Fp8Refusal(golden), "");
+  std::string data = tensors["weight"]["data"];
+  data.replace(data.size() - 4, 4, "0100");
+  tensors["weight"]["data"] = data;
+  EXPECT_THAT(Fp8Refusal(golden), AllOf(HasSubstr(kModule), HasSubstr("weight_scale"),
+                                        HasSubstr("holds the scale 0"), HasSubstr("not all 0")));
+}
+
 TEST_P(Fp8ReaderTest, RefusesPartsOfOtherShapesAndTypes) {
   const json golden = Fp8Golden(GetParam());
   for (const auto& [suffix, tensor] : golden["tensors"].items()) {
