@@ -45,14 +45,14 @@ absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOp
   return MakeHostGroup(options.ranks, options.patience);
 }
 
-absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads) {
+absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads, bool integers) {
 #if BATON_HAS_CUDA
   if (backend.info().device == Device::kCuda)
     return static_cast<CudaBackend&>(backend).MeasureLimits();
 #endif
   BackendInfo info = backend.info();
   info.threads = threads;
-  return MeasureMachineLimits(info);
+  return MeasureMachineLimits(info, integers);
 }
 
 }  // namespace baton::kernels

@@ -67,7 +67,8 @@ struct GroupOptions {
 absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOptions& options);
 
 // Measures what the backend's device can do at best; not to be called during a step. A backend of
-// the host is measured with `threads` threads.
-absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads);
+// the host is measured with `threads` threads, and as one that multiplies by weights of integers
+// with `integers`.
+absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads, bool integers);
 
 }  // namespace baton::kernels

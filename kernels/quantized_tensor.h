@@ -49,7 +49,7 @@ inline constexpr int64_t kMostGroup = 128;
 absl::StatusOr<int64_t> GroupOfShard(const QuantizedTensor& weight, const Shard& part);
 
 // How many columns of a group of so many share a scale of their inputs, where inputs are rounded to
-// 8 bits: see RoundInputs.
+// 8 bits: see InputScale.
 constexpr int64_t InputBlock(int64_t group) { return group < 32 ? group : 32; }
 
 }  // namespace baton::kernels

@@ -77,12 +77,17 @@ int LoadedModel::threads() const {
   return sum;
 }
 
+bool LoadedModel::has_integers() const {
+  return config.quantization.has_value() && !config.quantization->fp8();
+}
+
 std::string LoadedModel::numerics() const {
   const kernels::BackendInfo& info = backend->info();
   const std::string numerics =
       info.numerics() + "/kv-" + std::string(kernels::Name(kv().layout.dtype));
   if (!config.quantization.has_value()) return numerics;
-  return numerics + (info.rounds_inputs ? "/int8-inputs/" : "/") + config.quantization->name();
+  const bool rounds_inputs = info.rounds_inputs && has_integers();
+  return numerics + (rounds_inputs ? "/int8-inputs/" : "/") + config.quantization->name();
 }
 
 KvCache LoadedModel::kv_cache() const {

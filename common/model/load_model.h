@@ -42,6 +42,8 @@ struct LoadedModel {
 
   int32_t ranks() const { return 1 + static_cast<int32_t>(peers.size()); }
   int threads() const;  // of all ranks
+  // Whether projections are integers of 4 or 8 bits.
+  bool has_integers() const;
   // What must be equal for two workers to give the same bits: that of the backend, and how the
   // weights are stored where they are quantized.
   std::string numerics() const;

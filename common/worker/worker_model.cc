@@ -16,6 +16,7 @@
 #include "common/text/token_boundaries.h"
 #include "common/text/tokenizer.h"
 #include "kernels/backend_factory.h"
+#include "kernels/machine_limits.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -123,6 +124,10 @@ void LogModel(const WorkerModel& model, const WorkerFlags& worker) {
   spdlog::info("model {}: weights {} MiB packed, numerics {}, {} threads, GOMP_SPINCOUNT {}",
                model.loaded->fingerprint, model.loaded->weight_bytes >> 20, model.numerics, threads,
                spin == nullptr ? "unset" : spin);
+  const std::string_view integers = kernels::IntegerKernel(model.loaded->backend->info());
+  if (model.loaded->has_integers() && !integers.empty()) {
+    spdlog::info("products by weights of integers take the kernel for {}", integers);
+  }
   if (threads < flags.threads) {
     spdlog::warn("--threads is {} and OpenMP gives {}: raise OMP_THREAD_LIMIT or ask for fewer",
                  flags.threads, threads);
@@ -312,7 +317,8 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
   progress->Begin("measuring what the machine can do");
   BATON_ASSIGN_OR_RETURN(
       model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,
-                                                                    model.loaded->threads())));
+                                                                    model.loaded->threads(),
+                                                                    model.loaded->has_integers())));
   progress->End();
   AddSwapSpace(&model);
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));

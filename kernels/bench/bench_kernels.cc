@@ -34,7 +34,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-enum class Limit { kFlops, kBytes };
+enum class Limit { kFlops, kProducts, kBytes };  // kProducts: FLOPs of products by weights
 
 // The sizes of what is measured, which are smaller on a CPU.
 struct Sizes {
@@ -60,7 +60,8 @@ Sizes SizesFor(const std::string& shape) {
 
 class Bench {
  public:
-  Bench(const BackendInfo& info, int rounds) : info_(info), rounds_(rounds) {
+  Bench(const BackendInfo& info, bool integers, int rounds)
+      : info_(info), integers_(integers), rounds_(rounds) {
     if (HasOwnMemory(info_.device)) return;
     far_ = AllocateHost(kFar).value();
     std::memset(far_->data(), 1, kFar);
@@ -85,9 +86,9 @@ class Bench {
     }
     const double took = Median(seconds);
     std::printf("%-34s %10.3f ms %9.1f %-7s %5.1f %% of %s\n", name.c_str(), took * 1e3,
-                amount / took * 1e-9, limit == Limit::kFlops ? "GFLOP/s" : "GB/s",
+                amount / took * 1e-9, limit != Limit::kBytes ? "GFLOP/s" : "GB/s",
                 Median(shares) * 100,
-                limit == Limit::kFlops ? "peak"
+                limit != Limit::kBytes ? "peak"
                 : far_ == nullptr      ? "copy bandwidth"
                                        : "read bandwidth");
     std::fflush(stdout);
@@ -100,7 +101,7 @@ class Bench {
   void NearerLimit(const std::string& name, double bytes, double flops,
                    const std::function<void()>& operation) {
     const bool reads = bytes / limits_.read_bytes_per_s > flops / limits_.flops_per_s;
-    Line(name, reads ? Limit::kBytes : Limit::kFlops, reads ? bytes : flops, operation);
+    Line(name, reads ? Limit::kBytes : Limit::kProducts, reads ? bytes : flops, operation);
   }
 
  private:
@@ -109,15 +110,16 @@ class Bench {
 
   double Best(Limit limit) const {
     if (far_ == nullptr) {
-      return limit == Limit::kFlops ? limits_.flops_per_s : limits_.read_bytes_per_s;
+      return limit != Limit::kBytes ? limits_.flops_per_s : limits_.read_bytes_per_s;
     }
-    return limit == Limit::kFlops
-               ? MeasureMachineLimits(info_).flops_per_s
+    return limit != Limit::kBytes
+               ? MeasureMachineLimits(info_, integers_ && limit == Limit::kProducts).flops_per_s
                : ReadRate(static_cast<const std::byte*>(far_->data()), kFar, info_.threads);
   }
   int repeats() const { return far_ == nullptr ? 5 : 1; }
 
   const BackendInfo& info_;
+  bool integers_;
   int rounds_;
   MachineLimits limits_;
   std::unique_ptr<Buffer> far_;
@@ -137,7 +139,7 @@ void BenchSteps(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   const int prefill = sizes.prefill_sequences;
   const int tokens = sizes.prefill_tokens;
   bench.Line("prefill of " + std::to_string(prefill) + " x " + std::to_string(tokens),
-             Limit::kFlops, prefill * step.prefill_flops(tokens), [&] {
+             Limit::kProducts, prefill * step.prefill_flops(tokens), [&] {
                step.Begin(prefill, tokens, tokens);
                step.Forward();
              });
@@ -234,7 +236,7 @@ int Run(const RunOptions& run) {
     return 2;
   }
   const BackendInfo& info = (*backend)->info();
-  const auto limits = MeasureLimits(**backend, info.threads);
+  const auto limits = MeasureLimits(**backend, info.threads, run.stored.bits != 0);
   if (!limits.ok()) {
     std::fprintf(stderr, "%s\n", limits.status().ToString().c_str());
     return 2;
@@ -256,7 +258,7 @@ int Run(const RunOptions& run) {
   LlamaStep step(**backend, sizes.model, run.stored, run.kv_dtype);
   std::printf("packed %.0f MB and prepared in %.2f s\n", step.weight_bytes() * 1e-6,
               std::chrono::duration<double>(Clock::now() - begin).count());
-  Bench bench(info, rounds);
+  Bench bench(info, run.stored.bits != 0, rounds);
   bench.SetLimits(*limits);
   const auto wanted = [&](const char* group) { return run.only.find(group) != std::string::npos; };
   if (wanted("matmuls")) BenchMatMuls(bench, step, sizes);

@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/amx_kernel.cc"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/panel_finish-inl.h"
+#include "kernels/cpu/band_walk-inl.h"
 #include "kernels/cpu/vec-inl.h"
 
 // Machines with AMX have AVX-512, which writes the sums.
@@ -81,24 +81,15 @@ AmxBlockFn BlockFor(int64_t count, bool fetches) {
 }
 
 void RunAmx(const BandProduct& product, int64_t begin, int64_t end) {
-  HWY_ALIGN float sums[kBandBlock * kBandGroup * kBandWidth];
   const BandRows& rows = product.rows;
-  const int64_t blocks = rows.blocks();
-  ConfigureTiles(ConfigFor(blocks == 1 ? rows.count : kBandBlock));
-  for (int64_t part = begin; part < end; ++part) {
-    const int64_t first_band = part / blocks * product.group;
-    const int64_t bands = std::min(product.group, product.num_bands - first_band);
-    const int64_t first = part % blocks * kBandBlock;
-    const int64_t count = std::min(kBandBlock, rows.count - first);
-    const AmxBlockFn multiply = BlockFor(count, part == begin || part % blocks == 0);
-    for (int64_t band = 0; band < bands; ++band) {
-      multiply(rows, rows.tile(first), product.bands + (first_band + band) * product.band_bytes(),
-               product.steps, sums + band * kBandWidth, bands * kBandWidth);
+  ConfigureTiles(ConfigFor(rows.blocks() == 1 ? rows.count : kBandBlock));
+  ForEachBandPart(product, begin, end, [&](const BandPart& part, float* sums) {
+    const AmxBlockFn multiply = BlockFor(part.count, part.fetches);
+    for (int64_t band = 0; band < part.bands; ++band) {
+      multiply(rows, rows.tile(part.first), product.band(part.first_band + band), product.steps,
+               sums + band * kBandWidth, part.width());
     }
-    PanelOutput output = product.output;
-    output.out = Matrix::Dense(output.out.row(first), output.out.dtype, count, output.out.cols);
-    FinishPanels(output, first_band * kBandWidth, bands * kBandWidth, sums);
-  }
+  });
   ReleaseTiles();
 }
 

@@ -108,7 +108,7 @@ BandRows RowsAsTiles(Matrix in, int64_t tile_rows, std::byte* to, int threads) {
                          .step_stride = tile_rows * kBandLineBytes,
                          .tile_stride = steps * tile_rows * kBandLineBytes};
   const HostTensor from = {in.data, in.dtype, in.rows, in.cols};
-  ParallelRanges(threads, in.rows, 8, [&](int64_t begin, int64_t end) {
+  ParallelRanges(threads, in.rows, LayoutGrain(in.cols), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       std::byte* const first =
           to + row / tile_rows * rows.tile_stride + row % tile_rows * kBandLineBytes;

@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/bf16_pairs_kernel.cc"
 #include "hwy/foreach_target.h"
-#include "kernels/cpu/panel_finish-inl.h"
+#include "kernels/cpu/band_walk-inl.h"
 #include "kernels/cpu/vec-inl.h"
 
 // Machines with avx512_bf16 have the rest of AVX-512.
@@ -14,7 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
 // Products of pairs in bfloat16: to each output's sum, pairs of columns are added in ascending
-// order, each pair's products as VDPBF16PS adds them. The instruction takes denormal inputs as 0.
+// order, each pair's products as VDPBF16PS adds them. The instruction takes denormal inputs as 0,
+// and makes denormal sums 0.
 constexpr int64_t kPairBytes = 4;
 constexpr int64_t kPairStride = kBandWidth * kPairBytes;
 constexpr int kHalves = 2;  // vectors of a band's width
@@ -88,38 +89,20 @@ PairsTileFn TileFor(int64_t count) {
   return kTiles[count - 1];
 }
 
-// Rows [first, first + count), a block, times `bands` bands from `first_band` on. A band is used by
-// all tiles of the block while it is in the second-level cache.
-void MultiplyBlock(const BandProduct& product, int64_t first, int64_t count, int64_t first_band,
-                   int64_t bands, bool fetches, float* sums) {
-  const BandRows& rows = product.rows;
-  const int64_t sum_stride = bands * kBandWidth;
-  for (int64_t band = 0; band < bands; ++band) {
-    for (int64_t row = 0; row < count; row += rows.tile_rows) {
-      const int64_t of_tile = std::min(rows.tile_rows, count - row);
-      const bool first_use = fetches && row == 0;
-      const PairsTileFn multiply = first_use ? TileFor<true>(of_tile) : TileFor<false>(of_tile);
-      multiply(rows, rows.tile(first + row),
-               product.bands + (first_band + band) * product.band_bytes(), product.steps,
-               sums + row * sum_stride + band * kBandWidth, sum_stride);
-    }
-  }
-}
-
+// A band is used by all tiles of a block while it is in the second-level cache.
 void RunPairs(const BandProduct& product, int64_t begin, int64_t end) {
-  HWY_ALIGN float sums[kBandBlock * kBandGroup * kBandWidth];
-  const int64_t blocks = product.rows.blocks();
-  const int64_t block = product.rows.block();
-  for (int64_t part = begin; part < end; ++part) {
-    const int64_t first_band = part / blocks * product.group;
-    const int64_t bands = std::min(product.group, product.num_bands - first_band);
-    const int64_t first = part % blocks * block;
-    const int64_t count = std::min(block, product.rows.count - first);
-    MultiplyBlock(product, first, count, first_band, bands, part == begin || first == 0, sums);
-    PanelOutput output = product.output;
-    output.out = Matrix::Dense(output.out.row(first), output.out.dtype, count, output.out.cols);
-    FinishPanels(output, first_band * kBandWidth, bands * kBandWidth, sums);
-  }
+  const BandRows& rows = product.rows;
+  ForEachBandPart(product, begin, end, [&](const BandPart& part, float* sums) {
+    for (int64_t band = 0; band < part.bands; ++band) {
+      for (int64_t row = 0; row < part.count; row += rows.tile_rows) {
+        const int64_t of_tile = std::min(rows.tile_rows, part.count - row);
+        const bool first_use = part.fetches && row == 0;
+        const PairsTileFn multiply = first_use ? TileFor<true>(of_tile) : TileFor<false>(of_tile);
+        multiply(rows, rows.tile(part.first + row), product.band(part.first_band + band),
+                 product.steps, sums + row * part.width() + band * kBandWidth, part.width());
+      }
+    }
+  });
 }
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE

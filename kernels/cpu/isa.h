@@ -7,9 +7,9 @@
 
 namespace baton::kernels::cpu {
 
-// The instruction sets of a backend. Every kernel of our own but the product exists once for AVX2
-// and once for AVX-512, and a backend uses one of them from start to end; kAmx is AVX-512 with
-// products in bf16 by tiles.
+// The instruction sets of a backend. Every kernel but those of products exists once for AVX2 and
+// once for AVX-512, and a backend uses one of them from start to end; kAmx is AVX-512 with products
+// in bf16 by tiles. What a product takes beside that (avx512_bf16, VNNI) is asked of the machine.
 enum class Isa { kAvx2, kAvx512, kAmx };
 
 std::string_view Name(Isa isa);

@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "kernels/cpu/amx_tiles.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/thread_team.h"
 #include "kernels/host_memory.h"
 
@@ -85,6 +87,58 @@ __attribute__((target("avx2,fma"), noinline)) double FmaLoop() {
   return 2.0 * 8 * kHalf * kTurns;
 }
 
+__attribute__((target("avx512f,avx512vnni"), noinline)) double Avx512VnniLoop() {
+  __m512i sums[kSums];
+  for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+  __m512i x = _mm512_setzero_si512();
+  for (int turn = 0; turn < kTurns; ++turn) {
+#pragma GCC unroll 20
+    for (int i = 0; i < kSums; ++i) sums[i] = _mm512_dpbusd_epi32(sums[i], x, x);
+    asm volatile("" : "+v"(x));
+  }
+  for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_epi32(sums[0], sums[i]);
+  volatile int keep = _mm512_cvtsi512_si32(sums[0]);
+  (void)keep;
+  return 2.0 * 64 * kSums * kTurns;
+}
+
+// Without VNNI a product of bytes takes another addition, of 16 bits. Sums are inputs as well, for
+// products of the same two numbers would be one.
+__attribute__((target("avx512f,avx512bw"), noinline)) double Avx512BytesLoop() {
+  __m512i sums[kSums];
+  for (__m512i& sum : sums) sum = _mm512_setzero_si512();
+  __m512i x = _mm512_setzero_si512();
+  for (int turn = 0; turn < kTurns; ++turn) {
+#pragma GCC unroll 20
+    for (int i = 0; i < kSums; ++i) {
+      sums[i] = _mm512_add_epi16(_mm512_maddubs_epi16(x, sums[i]), x);
+    }
+    asm volatile("" : "+v"(x));
+  }
+  for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_epi16(sums[0], sums[i]);
+  volatile int keep = _mm512_cvtsi512_si32(sums[0]);
+  (void)keep;
+  return 2.0 * 64 * kSums * kTurns;
+}
+
+__attribute__((target("avx2"), noinline)) double BytesLoop() {
+  constexpr int kHalf = 12;
+  __m256i sums[kHalf];
+  for (__m256i& sum : sums) sum = _mm256_setzero_si256();
+  __m256i x = _mm256_setzero_si256();
+  for (int turn = 0; turn < kTurns; ++turn) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kHalf; ++i) {
+      sums[i] = _mm256_add_epi16(_mm256_maddubs_epi16(x, sums[i]), x);
+    }
+    asm volatile("" : "+x"(x));
+  }
+  for (int i = 1; i < kHalf; ++i) sums[0] = _mm256_add_epi16(sums[0], sums[i]);
+  volatile int keep = _mm256_extract_epi32(sums[0], 0);
+  (void)keep;
+  return 2.0 * 32 * kHalf * kTurns;
+}
+
 __attribute__((target("avx2"), noinline)) void ReadLoop(const std::byte* from, size_t bytes) {
   __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
                      _mm256_setzero_si256()};
@@ -147,10 +201,20 @@ double ReadRate(const std::byte* data, size_t bytes, int threads) {
   return static_cast<double>(part) * threads / Seconds(Clock::now() - begin);
 }
 
-MachineLimits MeasureMachineLimits(const BackendInfo& info) {
+std::string_view IntegerKernel(const BackendInfo& info) {
+  if (info.device != Device::kCpu) return "";
+  const auto isa = info.isa == cpu::Name(cpu::Isa::kAvx2) ? cpu::Isa::kAvx2 : cpu::Isa::kAvx512;
+  return cpu::QuantizedKernelOf(isa, cpu::HasVnni()).name;
+}
+
+MachineLimits MeasureMachineLimits(const BackendInfo& info, bool integers) {
   const int threads = cpu::AskForThreads(info.threads);
   const bool avx512 = info.isa == "avx512" && !info.matmul.starts_with("panel");
+  const std::string_view bytes = integers ? IntegerKernel(info) : "";
   const auto work = [&] {
+    if (bytes == "vnni") return Avx512VnniLoop();
+    if (bytes == "avx512") return Avx512BytesLoop();
+    if (bytes == "avx2") return BytesLoop();
     if (info.isa == "amx") return AmxLoop();
     if (avx512 && info.compute_dtype == DType::kBF16) return DotLoop();
     return avx512 ? Avx512FmaLoop() : FmaLoop();

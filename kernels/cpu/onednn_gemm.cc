@@ -7,8 +7,6 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/cpu/onednn_weight.h"
-#include "kernels/float_convert.h"
-#include "kernels/host_memory.h"
 
 namespace baton::kernels::cpu {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
 
 namespace baton::kernels::cpu {

@@ -1,5 +1,5 @@
-// How products whose weights lie in panels of 16 outputs write their sums. Highway includes this
-// once for each instruction set that it compiles, so it has a toggle in place of an include guard.
+// How products write sums of panels of 16 outputs, and of bands, which are as two. Highway includes
+// this once for each instruction set that it compiles, so it has a toggle, no include guard.
 #if defined(BATON_KERNELS_CPU_PANEL_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BATON_KERNELS_CPU_PANEL_FINISH_INL_H_
 #undef BATON_KERNELS_CPU_PANEL_FINISH_INL_H_

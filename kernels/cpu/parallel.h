@@ -10,6 +10,11 @@ namespace baton::kernels::cpu {
 // Regions always ask for all `threads`, whatever there is to do: OpenMP ends threads and starts
 // others when the size of its team changes, which costs more than threads that pass by.
 
+// The grain of items of so many elements that are only laid out or rounded.
+inline int64_t LayoutGrain(int64_t elements) {
+  return std::max<int64_t>(1, 4096 / std::max<int64_t>(1, elements));
+}
+
 // Calls f(begin, end) over contiguous parts of [0, n) in one OpenMP region, at most one part per
 // thread and none of much less than `grain` items. Results must not depend on how n is cut.
 template <typename F>

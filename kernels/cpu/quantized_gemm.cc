@@ -1,7 +1,6 @@
 #include "kernels/cpu/quantized_gemm.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/base/check.h"
 #include "common/base/status.h"
@@ -24,6 +23,7 @@ absl::Status Grow(int64_t count, size_t element, std::unique_ptr<Buffer>& buffer
 absl::Status QuantizedGemm::Reserve(const QuantizedWeight& weight) {
   const QuantizedLayout& layout = weight.layout();
   BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.blocks(), sizeof(RoundedBlock), blocks_));
+  if (!layout.needs_sums()) return absl::OkStatus();
   return Grow(kPanelRows * layout.groups, sizeof(float), sums_);
 }
 
@@ -47,19 +47,16 @@ void QuantizedGemm::RunRows(const QuantizedWeight& weight, Matrix in, Matrix out
                .layout = &layout,
                .blocks = static_cast<RoundedBlock*>(blocks_->data()),
                .sums = layout.needs_sums() ? static_cast<float*>(sums_->data()) : nullptr}};
-  ParallelRanges(threads_, round.rows.tiles, 1,
+  ParallelRanges(threads_, round.rows.tiles * layout.groups,
+                 LayoutGrain(layout.group * in.rows / round.rows.tiles),
                  [&](int64_t begin, int64_t end) { kernel_.round(round, begin, end); });
-  const int64_t groups = (weight.panels() + kQuantizedPanels - 1) / kQuantizedPanels;
   const PanelOutput output = OutputOf(out, epilogue);
-  ParallelRanges(threads_, groups, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t group = begin; group < end; ++group) {
-      const int64_t first = group * kQuantizedPanels;
-      kernel_.multiply({.rows = round.rows,
-                        .panels = weight.panel(first),
-                        .group = std::min(kQuantizedPanels, weight.panels() - first),
-                        .output = output,
-                        .first_column = first * kPanelWidth});
-    }
+  ParallelRanges(threads_, weight.panels(), 1, [&](int64_t begin, int64_t end) {
+    kernel_.multiply({.rows = round.rows,
+                      .panels = weight.panel(begin),
+                      .count = end - begin,
+                      .output = output,
+                      .first_column = begin * kPanelWidth});
   });
 }
 

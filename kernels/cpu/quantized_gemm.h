@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,18 +14,18 @@
 
 namespace baton::kernels::cpu {
 
-// The product of one group of panels with the rows that share a reading of the weights.
+// The product of some panels with the rows that share a reading of the weights.
 struct QuantizedTask {
   RoundedRows rows;  // with the layout
   const std::byte* panels = nullptr;
-  int64_t group = 1;         // panels, up to kQuantizedPanels
+  int64_t count = 0;
   PanelOutput output;        // of all rows
-  int64_t first_column = 0;  // of the group in the output
+  int64_t first_column = 0;  // of the panels in the output
 };
-constexpr int64_t kQuantizedPanels = 4;
 
 // Its functions run on one thread.
 struct QuantizedKernel {
+  std::string_view name;
   void (*multiply)(const QuantizedTask& task) = nullptr;
   RoundInputs round = nullptr;
   int64_t (*tile_rows)(int bits) = nullptr;  // the most rows of a tile

@@ -1,7 +1,9 @@
 #include "kernels/cpu/quantized_weight.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -63,6 +65,18 @@ std::string FormOf(const QuantizedLayout& layout) {
                       layout.zero, " ", layout.minimums ? 1 : 0);
 }
 
+// Whether GroupOfShard gives groups of so many columns: the kernels know no others.
+bool IsGroup(int64_t group) {
+  return group >= kGroupStep && group <= kMostGroup &&
+         std::has_single_bit(static_cast<uint64_t>(group));
+}
+
+// Whether a code, which is that of a zero point of 16 bits plus code_bias(), may stand for 0.
+bool IsZero(int zero) {
+  return zero >= std::numeric_limits<int16_t>::min() &&
+         zero <= std::numeric_limits<int16_t>::max() + 128;
+}
+
 // The layout of a row of `in` columns; empty for a form that FormOf does not make.
 std::optional<QuantizedLayout> LayoutOf(const std::string& form, int64_t in) {
   const std::vector<std::string> words = absl::StrSplit(form, ' ');
@@ -75,9 +89,9 @@ std::optional<QuantizedLayout> LayoutOf(const std::string& form, int64_t in) {
       !absl::SimpleAtoi(words[kWordsOfLayout + 4], &layout.zero)) {
     return std::nullopt;
   }
-  const bool group =
-      layout.group >= kGroupStep && layout.group <= kMostGroup && layout.group % kGroupStep == 0;
-  if (!group || (layout.bits != 4 && layout.bits != 8)) return std::nullopt;
+  const bool bits = layout.bits == 4 || layout.bits == 8;
+  const bool scales = *dtype == DType::kF32 || *dtype == DType::kBF16 || *dtype == DType::kF16;
+  if (!bits || !IsGroup(layout.group) || !scales || !IsZero(layout.zero)) return std::nullopt;
   layout.groups = (in + layout.group - 1) / layout.group;
   layout.scale_dtype = *dtype;
   layout.zero_points = words[kWordsOfLayout + 3] == "1";

@@ -72,44 +72,43 @@ HWY_INLINE int32_t RoundBlock(const Inputs<kWidth>& inputs, RoundedBlock& block)
   return hn::GetLane(hn::SumOfLanes(di32, sum));
 }
 
-// Rounds row `row` of a tile.
+// Rounds a group of columns in all rows of a tile.
 template <int kWidth, typename T>
-void RoundRow(const RoundTask& task, int64_t tile, int64_t row) {
+void RoundGroup(const RoundTask& task, int64_t tile, int64_t group) {
   const QuantizedLayout& layout = *task.rows.layout;
   const int64_t in_group = layout.group / kWidth;
   const int64_t height = task.rows.Height(tile);
-  const T* const from = static_cast<const T*>(task.in.row(task.rows.First(tile) + row));
-  RoundedBlock* to = task.rows.Blocks(tile) + row;
-  float* sums = task.rows.Sums(tile);
-  for (int64_t group = 0; group < layout.groups; ++group) {
+  float* const sums = task.rows.Sums(tile);
+  for (int64_t row = 0; row < height; ++row) {
+    const T* const from = static_cast<const T*>(task.in.row(task.rows.First(tile) + row));
+    RoundedBlock* to = task.rows.Blocks(tile) + group * in_group * height + row;
     float group_sum = 0;
     for (int64_t i = group * in_group; i < (group + 1) * in_group; ++i, to += height) {
       const int32_t sum = RoundBlock(LoadBlock<kWidth>(task, from, i * kWidth), *to);
       to->start = -layout.zero * sum;
-      group_sum = std::fma(to->scale, static_cast<float>(sum), group_sum);
+      if (sums != nullptr) group_sum = std::fma(to->scale, static_cast<float>(sum), group_sum);
     }
     if (sums != nullptr) sums[group * height + row] = group_sum;
   }
 }
 
 template <typename T>
-void RoundRowOf(const RoundTask& task, int64_t tile, int64_t row) {
-  if (task.rows.layout->block() == 16) {
-    RoundRow<16, T>(task, tile, row);
-  } else {
-    RoundRow<32, T>(task, tile, row);
+void RoundGroupsOf(const RoundTask& task, int64_t begin, int64_t end) {
+  const QuantizedLayout& layout = *task.rows.layout;
+  for (int64_t index = begin; index < end; ++index) {
+    if (layout.block() == 16) {
+      RoundGroup<16, T>(task, index / layout.groups, index % layout.groups);
+    } else {
+      RoundGroup<32, T>(task, index / layout.groups, index % layout.groups);
+    }
   }
 }
 
-void RoundTiles(const RoundTask& task, int64_t begin, int64_t end) {
-  for (int64_t tile = begin; tile < end; ++tile) {
-    for (int64_t row = 0; row < task.rows.Height(tile); ++row) {
-      if (task.in.dtype == DType::kF32) {
-        RoundRowOf<float>(task, tile, row);
-      } else {
-        RoundRowOf<uint16_t>(task, tile, row);
-      }
-    }
+void RoundGroups(const RoundTask& task, int64_t begin, int64_t end) {
+  if (task.in.dtype == DType::kF32) {
+    RoundGroupsOf<float>(task, begin, end);
+  } else {
+    RoundGroupsOf<uint16_t>(task, begin, end);
   }
 }
 
@@ -121,7 +120,7 @@ HWY_AFTER_NAMESPACE();
 namespace baton::kernels::cpu {
 
 RoundInputs ChooseRoundInputs(Isa isa) {
-  return isa == Isa::kAvx512 ? &N_AVX3::RoundTiles : &N_AVX2::RoundTiles;
+  return isa == Isa::kAvx512 ? &N_AVX3::RoundGroups : &N_AVX2::RoundGroups;
 }
 
 }  // namespace baton::kernels::cpu

@@ -37,7 +37,9 @@ struct RoundedRows {
   }
 };
 
-// Rounds tiles [begin, end) of `in`. The result does not depend on the instruction set.
+// Rounds groups [begin, end) of columns of `in`, counted tile by tile: tile * layout->groups +
+// group stands for those of all rows of a tile, which lie together. The result does not depend on
+// the instruction set.
 struct RoundTask {
   Matrix in;
   const int32_t* input_of = nullptr;  // [in.cols] or null

@@ -149,12 +149,22 @@ TEST(ThreadsTest, DoNotFollowTheLoadOfTheMachine) {
 
 TEST(MachineLimitsTest, MeasuresSomethingPlausible) {
   for (const Way& way : CpuWays()) {
-    const MachineLimits limits = MeasureMachineLimits(Make(way)->info());
-    EXPECT_GT(limits.flops_per_s, 0) << way.name();
-    EXPECT_LT(limits.flops_per_s, 1e15) << way.name();
-    EXPECT_GT(limits.read_bytes_per_s, 0) << way.name();
-    EXPECT_LT(limits.read_bytes_per_s, 1e13) << way.name();
+    for (const bool integers : {false, true}) {
+      SCOPED_TRACE(way.name() + (integers ? " of integers" : ""));
+      const MachineLimits limits = MeasureMachineLimits(Make(way)->info(), integers);
+      EXPECT_GT(limits.flops_per_s, 0);
+      EXPECT_LT(limits.flops_per_s, 1e15);
+      EXPECT_GT(limits.read_bytes_per_s, 0);
+      EXPECT_LT(limits.read_bytes_per_s, 1e13);
+    }
   }
+}
+
+// The other load of a machine slows both alike, and by far less than the factor between them.
+TEST(MachineLimitsTest, BytesAreMultipliedFasterThanFloats) {
+  const auto backend = Make({Device::kCpu, "avx2", DType::kF32});
+  EXPECT_GT(MeasureMachineLimits(backend->info(), true).flops_per_s,
+            1.2 * MeasureMachineLimits(backend->info(), false).flops_per_s);
 }
 
 TEST(BackendFactoryTest, AllocatedMemoryIsAligned) {

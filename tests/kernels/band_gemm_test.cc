@@ -1,5 +1,8 @@
 // What the products by bands compute, sum by sum. That rows keep their bits in every batch, on
 // every number of threads and in every share of the columns is in invariance_test.cc.
+#include <cmath>
+#include <limits>
+#include <tuple>
 #include <vector>
 
 #include "kernels/cpu/isa.h"
@@ -14,7 +17,8 @@ class BandGemmTest : public testing::TestWithParam<Way> {};
 std::vector<Way> BandWays() {
   std::vector<Way> ways = CpuWays();
   std::erase_if(ways, [](const Way& way) {
-    return way.dtype != DType::kBF16 || way.isa == "avx2" || !cpu::HasAvx512Products(DType::kBF16);
+    if (way.dtype != DType::kBF16 || way.isa == "avx2") return true;
+    return way.isa == "avx512" && !cpu::HasAvx512Products(DType::kBF16);
   });
   return ways;
 }
@@ -124,6 +128,54 @@ TEST_P(BandGemmTest, EveryNumberOfRowsGivesTheSameBitsWithEveryEpilogue) {
             }
           }
         }
+      }
+    }
+  }
+}
+
+// What is no number in one row is none in any output of that row, and in no other row.
+TEST_P(BandGemmTest, InfinitiesAndNanStayInTheirRow) {
+  const auto backend = Make(GetParam());
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const TestMatrix weight = TestMatrix::Random(DType::kBF16, 70, 77, 1);
+  const auto packed = backend->Pack(weight.tensor(), {});
+  for (const int64_t rows : {3, 20, 40}) {
+    for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
+      for (const int64_t column : {0, 40, 76}) {
+        TestMatrix x = TestMatrix::Random(DType::kBF16, rows, 77, 3);
+        TestMatrix without(DType::kF32, rows, 70);
+        backend->MatMul(**packed, x.view(), without.view(), {});
+        StoreElement(x.data(), DType::kBF16, 2 * 77 + column, bad);
+        TestMatrix out(DType::kF32, rows, 70);
+        backend->MatMul(**packed, x.view(), out.view(), {});
+        for (int64_t row = 0; row < rows; ++row) {
+          if (row != 2) {
+            ASSERT_EQ(out.bits(row), without.bits(row)) << bad << ", row " << row << " of " << rows;
+            continue;
+          }
+          for (int64_t n = 0; n < 70; ++n) ASSERT_FALSE(std::isfinite(out.at(2, n))) << bad << n;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(BandGemmTest, DenormalsCountAsZeros) {
+  const auto backend = Make(GetParam());
+  constexpr float kDenormal = 0x1.0p-127f;  // which bfloat16 has
+  constexpr float kSmallest = 0x1.0p-126f;  // that is none
+  for (const int64_t rows : {1, 20}) {
+    for (const auto& [input, element, sum] :
+         {std::tuple{kDenormal, 0x1.0p100f, 0.0f}, std::tuple{0x1.0p100f, kDenormal, 0.0f},
+          std::tuple{0x1.0p-70f, 0x1.0p-60f, 0.0f}, std::tuple{kSmallest, 1.0f, 32 * kSmallest}}) {
+      TestMatrix weight(DType::kBF16, 40, 32);
+      TestMatrix x(DType::kBF16, rows, 32);
+      for (int64_t i = 0; i < 40 * 32; ++i) StoreElement(weight.data(), DType::kBF16, i, element);
+      for (int64_t i = 0; i < rows * 32; ++i) StoreElement(x.data(), DType::kBF16, i, input);
+      TestMatrix out(DType::kF32, rows, 40);
+      backend->MatMul(**backend->Pack(weight.tensor(), {}), x.view(), out.view(), {});
+      for (int64_t i = 0; i < rows * 40; ++i) {
+        ASSERT_EQ(out.at(i / 40, i % 40), sum) << input << " times " << element;
       }
     }
   }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 # Highway's namespace of the avx512 kernels, and the loops that measure its peak.
-ALLOWED = re.compile(r"N_AVX3|Avx512FmaLoop|DotLoop")
+ALLOWED = re.compile(r"N_AVX3|Avx512\w+Loop|DotLoop")
 AVX512 = re.compile(r"%zmm|%k[1-7]\b|%[xy]mm(1[6-9]|2\d|3[01])\b")
 # Of these, those whose names say so.
 ALLOWED_AMX = re.compile(r"Amx")

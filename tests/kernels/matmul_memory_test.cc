@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/kernels/kernel_fixture.h"
+#include "tests/kernels/quantized_fixture.h"
 
 namespace baton::kernels {
 namespace {
@@ -42,7 +43,22 @@ class FencedMatrix {
   std::byte* data_ = nullptr;
 };
 
-class MatMulMemoryTest : public testing::TestWithParam<Way> {};
+class MatMulMemoryTest : public testing::TestWithParam<Way> {
+ protected:
+  // Runs the product of rows and result that end, then begin, beside a fence.
+  void ExpectWithinFences(Backend& backend, const PackedWeight& weight, const TestMatrix& x,
+                          TestMatrix& expected) {
+    const auto bytes = static_cast<size_t>(expected.row_count() * expected.cols()) * sizeof(float);
+    for (const auto at : {FencedMatrix::At::kBegin, FencedMatrix::At::kEnd}) {
+      const FencedMatrix fenced_x(x, at);
+      const FencedMatrix y(expected, at);
+      const Matrix result = y.view();
+      std::memset(result.data, 0, bytes);
+      backend.MatMul(weight, fenced_x.view(), result, {});
+      EXPECT_EQ(std::memcmp(result.data, expected.data(), bytes), 0);
+    }
+  }
+};
 
 TEST_P(MatMulMemoryTest, NothingBeyondTheMatricesIsTouched) {
   const auto backend = Make(GetParam());
@@ -56,14 +72,41 @@ TEST_P(MatMulMemoryTest, NothingBeyondTheMatricesIsTouched) {
       backend->MatMul(**backend->Pack(weight.tensor(), {}), x.view(), expected.view(), {});
       for (const auto at : {FencedMatrix::At::kBegin, FencedMatrix::At::kEnd}) {
         const FencedMatrix fenced_weight(weight, at);
-        const FencedMatrix fenced_x(x, at);
-        const FencedMatrix y(expected, at);
-        const Matrix result = y.view();
-        std::memset(result.data, 0, static_cast<size_t>(rows * out) * sizeof(float));
-        backend->MatMul(**backend->Pack(fenced_weight.tensor(), {}), fenced_x.view(), result, {});
-        EXPECT_EQ(std::memcmp(result.data, expected.data(),
-                              static_cast<size_t>(rows * out) * sizeof(float)),
-                  0);
+        ExpectWithinFences(*backend, **backend->Pack(fenced_weight.tensor(), {}), x, expected);
+      }
+    }
+  }
+}
+
+TEST_P(MatMulMemoryTest, NorByWeightsOfIntegers) {
+  const auto backend = Make(GetParam());
+  for (const int bits : {4, 8}) {
+    for (const int64_t group : {16, 32, 128}) {
+      const QuantizedShape shape = {
+          .bits = bits, .rows = 33, .cols = 77, .group = group, .zero_points = group == 32};
+      const RandomQuantized weight(shape);
+      TestMatrix codes(DType::kInt8, shape.rows, shape.cols);
+      std::memcpy(codes.data(), weight.tensor().codes, static_cast<size_t>(33 * shape.cols));
+      TestMatrix scales(DType::kF32, shape.rows, weight.tensor().groups());
+      std::memcpy(scales.data(), weight.tensor().scales,
+                  static_cast<size_t>(33 * scales.cols()) * sizeof(float));
+      const auto plain = backend->PackQuantized(weight.tensor(), {});
+      for (const auto at : {FencedMatrix::At::kBegin, FencedMatrix::At::kEnd}) {
+        const FencedMatrix fenced_codes(codes, at);
+        const FencedMatrix fenced_scales(scales, at);
+        QuantizedTensor fenced = weight.tensor();
+        fenced.codes = static_cast<const int8_t*>(fenced_codes.view().data);
+        fenced.scales = static_cast<const float*>(fenced_scales.view().data);
+        const auto packed = backend->PackQuantized(fenced, {});
+        ASSERT_TRUE(packed.ok()) << packed.status();
+        for (const int64_t rows : {1, 2, 5, 12, 13, 31}) {
+          SCOPED_TRACE(testing::Message()
+                       << rows << " rows, " << bits << " bits, groups of " << group);
+          TestMatrix x = TestMatrix::Random(GetParam().dtype, rows, shape.cols, 2);
+          TestMatrix expected(DType::kF32, rows, shape.rows);
+          backend->MatMul(**plain, x.view(), expected.view(), {});
+          ExpectWithinFences(*backend, **packed, x, expected);
+        }
       }
     }
   }

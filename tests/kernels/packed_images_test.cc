@@ -149,9 +149,11 @@ TEST_P(PackedImagesTest, AnImageOfIntegersThatIsNoneIsRefused) {
         "integers version 1 4 32 bfloat16 0 8 0", "integers version 2 5 32 bfloat16 0 8 0",
         "integers version 2 4 0 bfloat16 0 8 0", "integers version 2 4 -32 bfloat16 0 8 0",
         "integers version 2 4 9223372036854775807 bfloat16 0 8 0",
-        "integers version 2 4 32 int8 0 8 0", "integers version 2 4 32 bfloat16 2 8 0",
-        "integers version 2 4 32 bfloat16 0 8x 0", "integers version 2 8 32 bfloat16 0 8 0",
-        "integers version 2 4 64 bfloat16 0 8 0", "integers version 2 4 32 float32 0 8 0"}) {
+        "integers version 2 4 48 bfloat16 0 8 0", "integers version 2 4 32 fp8 0 8 0",
+        "integers version 2 4 32 bfloat16 0 70000 0", "integers version 2 4 32 int8 0 8 0",
+        "integers version 2 4 32 bfloat16 2 8 0", "integers version 2 4 32 bfloat16 0 8x 0",
+        "integers version 2 8 32 bfloat16 0 8 0", "integers version 2 4 64 bfloat16 0 8 0",
+        "integers version 2 4 32 float32 0 8 0"}) {
     PackedImage other = image;
     other.form = form;
     EXPECT_TRUE(absl::IsInvalidArgument(Refusal(other, 32, 64))) << form;

@@ -346,12 +346,17 @@ TEST_P(QuantizedTest, RowsDoNotDependOnTheOtherRowsOrThreads) {
 INSTANTIATE_TEST_SUITE_P(Ways, QuantizedTest, testing::ValuesIn(CpuWays()), WayName);
 
 // Every kernel that this machine can run, of which a backend takes one.
-TEST(QuantizedKernelTest, EveryInstructionSetHasTheReferencesBits) {
+std::vector<cpu::QuantizedKernel> Kernels() {
   std::vector<cpu::QuantizedKernel> kernels = {cpu::QuantizedKernelOf(cpu::Isa::kAvx2, false)};
   if (MachineHas({Device::kCpu, "avx512", DType::kF32})) {
     kernels.push_back(cpu::QuantizedKernelOf(cpu::Isa::kAvx512, false));
     if (cpu::HasVnni()) kernels.push_back(cpu::QuantizedKernelOf(cpu::Isa::kAvx512, true));
   }
+  return kernels;
+}
+
+TEST(QuantizedKernelTest, EveryInstructionSetHasTheReferencesBits) {
+  const std::vector<cpu::QuantizedKernel> kernels = Kernels();
   const auto reference = Make({Device::kReference, "auto", DType::kF32});
   for (const int bits : {4, 8}) {
     for (const int64_t group : {16, 32, 64, 128}) {
@@ -388,30 +393,30 @@ TEST(QuantizedKernelTest, EveryInstructionSetHasTheReferencesBits) {
 
 // The largest codes of weight and inputs everywhere, whose sums are the largest there are.
 TEST(QuantizedKernelTest, TheLargestSumsAreExact) {
-  for (const char* isa : {"auto", "avx2"}) {
-    const auto backend = Make({Device::kCpu, isa, DType::kF32});
+  constexpr int64_t kCols = 256;
+  TestMatrix x(DType::kF32, 1, kCols);
+  TestMatrix out(DType::kF32, 1, 16);
+  const std::vector<float> scales(16 * kCols / 32, 1.0f);
+  const std::vector<cpu::QuantizedKernel> kernels = Kernels();
+  for (size_t kernel = 0; kernel < kernels.size(); ++kernel) {
+    cpu::QuantizedGemm gemm(kernels[kernel], 2);
     for (const int bits : {4, 8}) {
+      const auto code = static_cast<int8_t>((1 << (bits - 1)) - 1);
+      const std::vector<int8_t> codes(16 * kCols, code);
       for (const int16_t zero : {int16_t{0}, static_cast<int16_t>(-(1 << (bits - 1)))}) {
+        const QuantizedTensor weight = {.bits = bits,
+                                        .rows = 16,
+                                        .cols = kCols,
+                                        .group = 32,
+                                        .codes = codes.data(),
+                                        .scales = scales.data(),
+                                        .zero_point = zero};
+        const auto part = ResolveShard(weight, {});
         for (const float sign : {1.0f, -1.0f}) {
-          constexpr int64_t kCols = 256;
-          const auto code = static_cast<int8_t>((1 << (bits - 1)) - 1);
-          const std::vector<int8_t> codes(16 * kCols, code);
-          const std::vector<float> scales(16 * kCols / 32, 1.0f);
-          const QuantizedTensor weight = {.bits = bits,
-                                          .rows = 16,
-                                          .cols = kCols,
-                                          .group = 32,
-                                          .codes = codes.data(),
-                                          .scales = scales.data(),
-                                          .zero_point = zero};
-          TestMatrix x(DType::kF32, 1, kCols);
-          for (int64_t i = 0; i < kCols; ++i) {
-            StoreElement(x.view().data, DType::kF32, i, sign * 127);
-          }
-          TestMatrix out(DType::kF32, 1, 16);
-          backend->MatMul(**backend->PackQuantized(weight, {}), x.view(), out.view(), {});
+          for (int64_t i = 0; i < kCols; ++i) StoreElement(x.data(), DType::kF32, i, sign * 127);
+          gemm.Run(**gemm.Pack(weight, *part), x.view(), out.view(), {});
           EXPECT_EQ(out.at(0, 5), sign * 127 * static_cast<float>(kCols * (code - zero)))
-              << isa << ", " << bits << " bits";
+              << "kernel " << kernel << ", " << bits << " bits";
         }
       }
     }

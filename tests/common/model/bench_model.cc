@@ -245,7 +245,8 @@ void Sweep(const LoadedModel& model, StepTiming* timing) {
 absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json* figures) {
   StepTiming timing(model, figures);
   if (options.on_gpu() || options.threads.size() > 1) {
-    const auto limits = kernels::MeasureLimits(*model.backend, options.model.threads);
+    const auto limits =
+        kernels::MeasureLimits(*model.backend, options.model.threads, model.has_integers());
     if (!limits.ok()) return limits.status();
     timing.SetLimits(*limits);
   }
