@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,16 @@ Parts PartsIn(const CheckpointFiles& files, const QuantizationConfig& quantizati
   BATON_CHECK(parts.codes != nullptr && parts.scales != nullptr)
       << weight << " passed CheckTensors";
   return parts;
+}
+
+// Bytes may hold more than the integers of 4 bits that the checkpoint speaks of.
+absl::Status CheckFourBits(const StoredTensor& stored, std::span<const int8_t> codes) {
+  const auto found = std::ranges::find_if(codes, [](int code) { return code < -8 || code > 7; });
+  if (found == codes.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor ", stored.name, " holds the integer ", int{*found},
+      "; expected -8 to 7, as num_bits is 4: download the checkpoint again, or quantize "
+      "the model with num_bits 8"));
 }
 
 }  // namespace
@@ -124,10 +135,17 @@ absl::Status QuantizedReader::ReadRange(const WeightItem& item, size_t range, in
       std::copy(zeros.begin(), zeros.end(), zero_points_.begin() + to);
     }
   });
-  if (finite) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor ", parts.scales->name,
-                   " holds a scale that is no finite number; download the checkpoint again"));
+  if (!finite) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", parts.scales->name,
+                     " holds a scale that is no finite number; download the checkpoint again"));
+  }
+  if (quantization.format != Format::kIntQuantized || quantization.bits == 8) {
+    return absl::OkStatus();
+  }
+  return CheckFourBits(*parts.codes,
+                       std::span(codes_).subspan(static_cast<size_t>(to_row * item.cols),
+                                                 static_cast<size_t>(count * item.cols)));
 }
 
 absl::StatusOr<kernels::QuantizedTensor> QuantizedReader::Read(const WeightItem& item) {

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "kernels/float_convert.h"
 #include "nlohmann/json.hpp"
+#include "tests/common/model/device_logits.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/fakes/gguf_maker.h"
@@ -197,6 +198,7 @@ TEST_F(GgufKindsTest, OneRankAgreesWithTwoAndTheOracle) {
       EXPECT_GT(SharedBegin(RunTogether(**two, 512), expected), 0.75) << arch << " " << kind;
       auto oracle = MustLoad(Path(arch, kind), {"reference", "auto"}, "float32");
       EXPECT_GT(SharedBegin(RunTogether(*oracle, 512), expected), 0.75) << arch << " " << kind;
+      ExpectNearLogits(**one, *oracle);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include "common/model/quantize/safetensors_writer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/model/device_logits.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/fakes/scratch_folder.h"
 
@@ -127,6 +128,7 @@ TEST_P(QuantizedModelTest, OneRankAgreesWithTwoAndTheOracle) {
     EXPECT_GT(SharedBegin(Batch(**two, 512), expected), 0.75) << arch;
     auto oracle = MustLoad(Dir(arch), {"reference", "auto"}, "float32");
     EXPECT_GT(SharedBegin(Batch(*oracle, 512), expected), 0.75) << arch;
+    ExpectNearLogits(**one, *oracle);
   }
 }
 

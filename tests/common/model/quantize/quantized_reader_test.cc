@@ -115,5 +115,19 @@ TEST(QuantizedReaderRefusals, ScalesThatAreNoNumbersAndGroupsThatAreNone) {
   EXPECT_THAT(Refusal(GoldenCheckpoint(golden)), HasSubstr("expected 32"));
 }
 
+TEST(QuantizedReaderRefusals, BytesThatAreNoIntegersOfFourBits) {
+  json golden = Golden("ct_int8");
+  golden["quantization_config"]["config_groups"]["group_0"]["weights"]["num_bits"] = 4;
+  const auto with_codes = [&](const std::string& hex) {
+    std::string codes(static_cast<size_t>(2 * 8 * 64), '0');
+    golden["tensors"]["weight"]["data"] = codes.replace(codes.size() - 6, 6, hex);
+    return Refusal(GoldenCheckpoint(golden));
+  };
+  EXPECT_EQ(with_codes("f80700"), "");  // -8 and 7
+  EXPECT_THAT(with_codes("f80800"), AllOf(HasSubstr("up_proj.weight"), HasSubstr("integer 8;"),
+                                          HasSubstr("expected -8 to 7")));
+  EXPECT_THAT(with_codes("0000f7"), HasSubstr("integer -9;"));
+}
+
 }  // namespace
 }  // namespace baton
