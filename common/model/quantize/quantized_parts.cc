@@ -202,7 +202,7 @@ bool NamesKvScale(std::string_view name) {
   constexpr std::string_view kEnds[] = {
       "_attn.k_scale",       "_attn.v_scale",       "k_proj.k_scale", "v_proj.v_scale",
       "k_proj.output_scale", "v_proj.output_scale", "_attn.kv_scale"};
-  return std::ranges::any_of(kEnds, [&](auto end) { return absl::EndsWith(name, end); });
+  return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 
 absl::Status CheckKvScales(const ModelConfig& config, const CheckpointFiles& files) {
