@@ -1,7 +1,8 @@
 """Starts the shipped binaries on loopback, talks to them as a user would, and leaves nothing behind.
 
-The folder with the binaries is the environment variable BATON_BIN. Every process gets port 0 and says
-where it listens in its ready line; logs go to files that are shown when a test fails.
+The folder with the binaries is the environment variable BATON_BIN, a model to serve in place of the demo
+model, as one of small weights, BATON_TEST_MODEL. Every process gets port 0 and says where it listens in
+its ready line; logs go to files that are shown when a test fails.
 """
 
 import json
@@ -17,7 +18,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("BATON_BIN", ROOT / "build/cpu/bin"))
-DEMO_MODEL = ROOT / "models/demo"
+DEMO_MODEL = pathlib.Path(os.environ.get("BATON_TEST_MODEL", ROOT / "models/demo"))
 # Sanitizer builds are several times slower.
 PATIENCE_S = float(os.environ.get("BATON_PATIENCE_S", "60"))
 
