@@ -69,6 +69,35 @@ void LogRemarks(const QuantizationConfig& quantization, kernels::DType kv_dtype)
   }
 }
 
+// Says how many blocks the KV cache and the swap space get, and checks that the machine has the
+// memory for them and the weights. `shape` is that of one rank.
+absl::Status SizeCaches(const LocalShape& shape, RankSource* source) {
+  const ModelOptions& options = source->options;
+  const int32_t ranks = options.tensor_parallel_size;
+  kernels::KvLayout layout =
+      KvLayoutOf(source->config, shape, source->kv_dtype, options.block_size);
+  layout.kv_heads *= ranks;  // a block on all of them
+  const bool device = kernels::HasOwnMemory(options.device);
+  source->kv_takes_rest =
+      device && !options.kv.tokens.has_value() && !options.kv.memory_bytes.has_value();
+  if (!source->kv_takes_rest) {
+    BATON_ASSIGN_OR_RETURN(source->num_blocks, BlocksFor(options.kv, layout));
+  }
+  BATON_ASSIGN_OR_RETURN(source->swap_blocks, SwapBlocksFor(options.swap_bytes, layout));
+  const double kv_bytes = static_cast<double>(layout.block_bytes()) * source->num_blocks;
+  const double swap_bytes = static_cast<double>(layout.block_bytes()) * source->swap_blocks;
+  if (device) {
+    BATON_RETURN_IF_ERROR(CheckSwapSpace(swap_bytes, source->swap_blocks));
+  } else {
+    MemoryNeed need = MemoryNeed::Of(source->config, shape, ranks, source->dtype,
+                                     options.quantization, options.limits);
+    need.swap_space = swap_bytes;
+    BATON_RETURN_IF_ERROR(
+        CheckMemory(need, kv_bytes, static_cast<double>(AvailableMemoryBytes()), "machine"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int LoadedModel::threads() const {
@@ -129,26 +158,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
     BATON_RETURN_IF_ERROR(MakeCacheDir(options.load_cache));
     BATON_ASSIGN_OR_RETURN(source.fingerprint, ModelFingerprint(model_dir, *files, source.dtype));
   }
-  kernels::KvLayout layout = KvLayoutOf(model->config, shape, source.kv_dtype, options.block_size);
-  layout.kv_heads *= ranks;  // a block on all of them
-  const bool device = kernels::HasOwnMemory(options.device);
-  source.kv_takes_rest =
-      device && !options.kv.tokens.has_value() && !options.kv.memory_bytes.has_value();
-  if (!source.kv_takes_rest) {
-    BATON_ASSIGN_OR_RETURN(source.num_blocks, BlocksFor(options.kv, layout));
-  }
-  BATON_ASSIGN_OR_RETURN(source.swap_blocks, SwapBlocksFor(options.swap_bytes, layout));
-  const double kv_bytes = static_cast<double>(layout.block_bytes()) * source.num_blocks;
-  const double swap_bytes = static_cast<double>(layout.block_bytes()) * source.swap_blocks;
-  if (device) {
-    BATON_RETURN_IF_ERROR(CheckSwapSpace(swap_bytes, source.swap_blocks));
-  } else {
-    MemoryNeed need = MemoryNeed::Of(model->config, shape, ranks, source.dtype,
-                                     options.quantization, options.limits);
-    need.swap_space = swap_bytes;
-    BATON_RETURN_IF_ERROR(
-        CheckMemory(need, kv_bytes, static_cast<double>(AvailableMemoryBytes()), "machine"));
-  }
+  BATON_RETURN_IF_ERROR(SizeCaches(shape, &source));
   if (ranks > 1) {
     BATON_ASSIGN_OR_RETURN(
         model->group,
