@@ -67,14 +67,7 @@ std::vector<std::vector<TokenId>> RunAlone(LoadedModel& model) {
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(const std::string& path, int32_t ranks = 1,
                                                      const std::string& cache = "") {
-  ModelOptions options;
-  options.dtype = kernels::DType::kF32;
-  options.threads = 2;
-  options.tensor_parallel_size = ranks;
-  options.kv.tokens = 8192;
-  options.limits = {.max_tokens = 512, .max_samples = 64};
-  options.load_cache = cache;
-  return LoadModel(path, options, nullptr);
+  return LoadOnRanks(path, {"cpu", "auto"}, kernels::DType::kF32, ranks, cache);
 }
 
 // Every family with the weights as its directory stores them.

@@ -49,6 +49,21 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
   return std::move(model).value();
 }
 
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadOnRanks(const std::string& dir,
+                                                         const Device& device, kernels::DType dtype,
+                                                         int32_t ranks, const std::string& cache) {
+  ModelOptions options;
+  options.device = *kernels::ParseDevice(device.device);
+  options.isa = device.isa;
+  options.dtype = dtype;
+  options.threads = 2;
+  options.tensor_parallel_size = ranks;
+  options.kv.tokens = 8192;
+  options.limits = {.max_tokens = 512, .max_samples = 64};
+  options.load_cache = cache;
+  return LoadModel(dir, options, nullptr);
+}
+
 EosProbe ElementsOfState(int32_t hidden, std::optional<int32_t> layer) {
   EosProbe probe = {.hidden = hidden, .dims = std::min(hidden, kMaxEosProbeDims), .layer = layer};
   probe.directions.resize(static_cast<size_t>(probe.dims * hidden));

@@ -31,6 +31,12 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
                                       const std::optional<EosProbe>& probe = std::nullopt,
                                       int64_t swap_bytes = 0);
 
+// Loads on `ranks` ranks of two threads together, with the sizes of MustLoad and a folder for
+// packed weights; "" is none.
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadOnRanks(const std::string& dir,
+                                                         const Device& device, kernels::DType dtype,
+                                                         int32_t ranks, const std::string& cache);
+
 // Directions that pick elements of the state, the first ones of it.
 EosProbe ElementsOfState(int32_t hidden, std::optional<int32_t> layer);
 

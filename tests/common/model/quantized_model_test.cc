@@ -78,16 +78,7 @@ class QuantizedModelTest : public ::testing::TestWithParam<std::pair<Device, int
   static absl::StatusOr<std::unique_ptr<LoadedModel>> TryRanks(const std::string& dir,
                                                                int32_t ranks,
                                                                const std::string& cache = "") {
-    ModelOptions options;
-    options.device = *kernels::ParseDevice(device().device);
-    options.isa = device().isa;
-    options.dtype = kernels::DType::kF32;
-    options.threads = 2;
-    options.tensor_parallel_size = ranks;
-    options.kv.tokens = 8192;
-    options.limits = {.max_tokens = 512, .max_samples = 64};
-    options.load_cache = cache;
-    return LoadModel(dir, options, nullptr);
+    return LoadOnRanks(dir, device(), kernels::DType::kF32, ranks, cache);
   }
 
   static ScratchFolder* scratch_;
