@@ -38,17 +38,7 @@ std::string RunSeed(uint64_t seed, Coverage* coverage) {
   return sim.Run(coverage);
 }
 
-TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
-  std::signal(SIGABRT, &PrintSeedAndAbort);
-  Coverage coverage;
-  const char* const chosen = std::getenv("BATON_SIM_SEED");
-  if (chosen != nullptr) {
-    EXPECT_EQ(RunSeed(std::strtoull(chosen, nullptr, 10), &coverage), "");
-    return;
-  }
-  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSchedules; ++seed) {
-    ASSERT_EQ(RunSeed(seed, &coverage), "") << "reproduce with BATON_SIM_SEED=" << seed;
-  }
+void Print(const Coverage& coverage) {
   std::printf(
       "%llu schedules from seed %llu: steps %llu, attempts %llu (resumed %llu), finished %llu "
       "(at the first token %llu), cancelled %llu, deadlines %llu, refused %llu, imported %llu, "
@@ -86,6 +76,20 @@ TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
       static_cast<unsigned long long>(coverage.rows_discarded),
       static_cast<unsigned long long>(coverage.held_back),
       static_cast<unsigned long long>(coverage.ended_behind_two));
+}
+
+TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
+  std::signal(SIGABRT, &PrintSeedAndAbort);
+  Coverage coverage;
+  const char* const chosen = std::getenv("BATON_SIM_SEED");
+  if (chosen != nullptr) {
+    EXPECT_EQ(RunSeed(std::strtoull(chosen, nullptr, 10), &coverage), "");
+    return;
+  }
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSchedules; ++seed) {
+    ASSERT_EQ(RunSeed(seed, &coverage), "") << "reproduce with BATON_SIM_SEED=" << seed;
+  }
+  Print(coverage);
   for (const uint64_t count : {coverage.resumed,
                                coverage.ended_at_first_token,
                                coverage.cancelled,

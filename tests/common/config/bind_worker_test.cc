@@ -94,49 +94,40 @@ TEST(BindWorker, SpeculationIsOffUnlessAskedFor) {
 }
 
 TEST(BindWorker, ADraftModelForetellsOrSomethingElseDoes) {
-  const auto parse = [](std::vector<std::string> arguments, WorkerFlags* flags) {
-    FlagSet set("baton-decode", "decode", "");
-    BindDecodeWorker(&set, flags);
-    arguments.insert(arguments.begin(), "m");
-    return std::string(set.Parse(arguments, {}).message());
-  };
   WorkerFlags flags;
-  EXPECT_EQ(parse({"--draft-model", "d"}, &flags), "");
+  EXPECT_EQ(DecodeError({"--draft-model", "d"}, &flags), "");
   EXPECT_EQ(flags.draft.model, "d");
   EXPECT_FALSE(flags.draft.kv_cache_tokens.has_value());
-  EXPECT_EQ(
-      parse({"--draft-model=d", "--speculative=draft", "--draft-kv-cache-tokens=640"}, &flags), "");
+  EXPECT_EQ(DecodeError({"--draft-model=d", "--speculative=draft", "--draft-kv-cache-tokens=640"},
+                        &flags),
+            "");
   EXPECT_EQ(flags.draft.kv_cache_tokens, 640);
-  EXPECT_EQ(parse({"--draft-model=", "--speculative=none"}, &flags), "") << "no model is named";
+  EXPECT_EQ(DecodeError({"--draft-model=", "--speculative=none"}, &flags), "")
+      << "no model is named";
   for (const char* word : {"none", "ngram"}) {
     WorkerFlags other;
-    EXPECT_THAT(parse({"--draft-model=d", std::string("--speculative=") + word}, &other),
+    EXPECT_THAT(DecodeError({"--draft-model=d", std::string("--speculative=") + word}, &other),
                 AllOf(HasSubstr("--draft-model with --speculative " + std::string(word)),
                       HasSubstr("Try: --speculative draft")));
   }
   WorkerFlags device;
-  EXPECT_THAT(parse({"--draft-model=d", "--device=cuda"}, &device),
+  EXPECT_THAT(DecodeError({"--draft-model=d", "--device=cuda"}, &device),
               HasSubstr("--draft-model with --device cuda"));
   WorkerFlags none;
-  EXPECT_THAT(parse({"--speculative=draft"}, &none), HasSubstr("without --draft-model"));
+  EXPECT_THAT(DecodeError({"--speculative=draft"}, &none), HasSubstr("without --draft-model"));
   WorkerFlags size;
-  EXPECT_THAT(parse({"--draft-kv-cache-tokens=640"}, &size), HasSubstr("without --draft-model"));
+  EXPECT_THAT(DecodeError({"--draft-kv-cache-tokens=640"}, &size),
+              HasSubstr("without --draft-model"));
 }
 
 TEST(BindWorker, SwapSpaceIsASizeOfWorkersThatGenerate) {
-  const auto parse = [](std::vector<std::string> arguments, WorkerFlags* flags) {
-    FlagSet set("baton-decode", "decode", "");
-    BindDecodeWorker(&set, flags);
-    arguments.insert(arguments.begin(), "m");
-    return std::string(set.Parse(arguments, {}).message());
-  };
   WorkerFlags flags;
   EXPECT_EQ(flags.swap.space, 0);
-  EXPECT_EQ(parse({"--swap-space", "4GiB"}, &flags), "");
+  EXPECT_EQ(DecodeError({"--swap-space", "4GiB"}, &flags), "");
   EXPECT_EQ(flags.swap.space, int64_t{4} << 30);
-  EXPECT_EQ(parse({"--swap-space", "0"}, &flags), "");
+  EXPECT_EQ(DecodeError({"--swap-space", "0"}, &flags), "");
   EXPECT_EQ(flags.swap.space, 0);
-  EXPECT_THAT(parse({"--swap-space", "-1"}, &flags), HasSubstr("--swap-space"));
+  EXPECT_THAT(DecodeError({"--swap-space", "-1"}, &flags), HasSubstr("--swap-space"));
 }
 
 TEST(BindWorker, JumpForwardIsOnUnlessSwitchedOff) {
@@ -177,23 +168,17 @@ TEST(BindWorker, RefusesWhatTheBuildCannotDo) {
 }
 
 TEST(BindDecodeWorker, ReadsHowItChangesItsRoleAndRefusesWhatDoesNothing) {
-  const auto parse = [](std::vector<std::string> arguments, WorkerFlags* flags) {
-    FlagSet set("baton-decode", "decode", "");
-    BindDecodeWorker(&set, flags);
-    arguments.insert(arguments.begin(), "m");
-    return set.Parse(arguments, {});
-  };
   WorkerFlags flags;
-  ASSERT_TRUE(parse({"--elastic", "--elastic-cool-down", "9s", "--elastic-tpot", "30ms",
-                     "--kv-transport", "grpc"},
-                    &flags)
+  ASSERT_TRUE(ParseDecode({"--elastic", "--elastic-cool-down", "9s", "--elastic-tpot", "30ms",
+                           "--kv-transport", "grpc"},
+                          &flags)
                   .ok());
   EXPECT_TRUE(flags.roles.elastic);
   EXPECT_EQ(flags.roles.cool_down, std::chrono::seconds(9));
   EXPECT_EQ(flags.roles.step_target, std::chrono::milliseconds(30));
   const auto error = [&](std::vector<std::string> arguments) {
     WorkerFlags others;
-    return std::string(parse(std::move(arguments), &others).message());
+    return DecodeError(std::move(arguments), &others);
   };
   EXPECT_THAT(error({"--elastic-cool-down", "9s"}), HasSubstr("without --elastic"));
   EXPECT_THAT(error({"--elastic-tpot", "9ms"}), HasSubstr("without --elastic"));

@@ -74,22 +74,27 @@ TEST(EngineIdentityTest, OneTokenPerStep) {
   EXPECT_EQ(harness.figures().largest_batch, 1);
 }
 
+// Three requests begin together, and each gets what it gets alone.
+void ThreeTogetherEqualEachAlone(EngineHarness& harness) {
+  harness.control().Pause();
+  std::vector<SequenceId> ids;
+  for (int32_t i = 0; i < 3; ++i) ids.push_back(harness.Admit(MakeSpec(20, 30, i)));
+  harness.control().Resume();
+  for (int32_t i = 0; i < 3; ++i) {
+    const SequenceId id = ids[static_cast<size_t>(i)];
+    ASSERT_TRUE(harness.RunUntilOver(id));
+    EngineHarness alone(Defaults());
+    EXPECT_EQ(harness.seen(id).tokens, alone.Generate(MakeSpec(20, 30, i))) << i;
+  }
+}
+
 TEST(EngineIdentityTest, PreemptedWithAndWithoutPrefixCache) {
   for (const bool caching : {false, true}) {
     auto options = Defaults();
     options.num_blocks = 24;  // two of the three fit to their ends
     options.engine.enable_prefix_caching = caching;
     EngineHarness harness(options);
-    harness.control().Pause();
-    std::vector<SequenceId> ids;
-    for (int32_t i = 0; i < 3; ++i) ids.push_back(harness.Admit(MakeSpec(20, 30, i)));
-    harness.control().Resume();
-    for (int32_t i = 0; i < 3; ++i) {
-      const SequenceId id = ids[static_cast<size_t>(i)];
-      ASSERT_TRUE(harness.RunUntilOver(id));
-      EngineHarness alone(Defaults());
-      EXPECT_EQ(harness.seen(id).tokens, alone.Generate(MakeSpec(20, 30, i))) << i;
-    }
+    ThreeTogetherEqualEachAlone(harness);
     EXPECT_GE(harness.figures().preemptions, 1u);
     EXPECT_TRUE(harness.AllBlocksBack());
   }
@@ -104,16 +109,7 @@ TEST(EngineIdentityTest, SwappedWithAndWithoutPrefixCache) {
       options.engine.overlap = overlap;
       options.engine.swap_blocks = 24;
       EngineHarness harness(options);
-      harness.control().Pause();
-      std::vector<SequenceId> ids;
-      for (int32_t i = 0; i < 3; ++i) ids.push_back(harness.Admit(MakeSpec(20, 30, i)));
-      harness.control().Resume();
-      for (int32_t i = 0; i < 3; ++i) {
-        const SequenceId id = ids[static_cast<size_t>(i)];
-        ASSERT_TRUE(harness.RunUntilOver(id));
-        EngineHarness alone(Defaults());
-        EXPECT_EQ(harness.seen(id).tokens, alone.Generate(MakeSpec(20, 30, i))) << i;
-      }
+      ThreeTogetherEqualEachAlone(harness);
       const EngineFigures figures = harness.figures();
       EXPECT_GE(figures.swaps, 1u);
       EXPECT_GT(figures.blocks_swapped_in, 0u);
