@@ -57,7 +57,7 @@ WorkerOptions RandomWorker(Dice* dice) {
     scheduler.max_draws = scheduler.max_num_seqs + dice->Int(0, 20);
   }
   if (dice->Chance(60)) {
-    options.host_blocks = dice->Int(1, 40);
+    options.host_blocks = dice->Chance(50) ? dice->Int(1, 4) : dice->Int(5, 40);
     options.swap_costs = {.out_s = static_cast<double>(dice->Int(0, 4)),
                           .in_s = static_cast<double>(dice->Int(0, 4)),
                           .token_s = dice->Chance(50) ? 0.0 : 1.0,
