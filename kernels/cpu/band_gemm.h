@@ -66,7 +66,7 @@ struct BandKernel {
 };
 
 const BandKernel& AmxKernel();    // for machines where MayUseAmx() holds
-const BandKernel& PairsKernel();  // for machines where HasAvx512Products(kBF16) holds
+const BandKernel& PairsKernel();  // for machines where HasAvx512Bf16() holds
 
 // The matrix product in bf16 where a machine has instructions for it. Each element of the output
 // has one accumulator in fp32, to which the products along the row are added in one order for any

@@ -35,15 +35,15 @@ int ThreadsOfRank(const BackendOptions& options) {
 
 std::unique_ptr<cpu::Gemm> MakeGemm(cpu::Isa isa, DType compute_dtype, int threads) {
   if (isa == cpu::Isa::kAmx) return std::make_unique<cpu::BandGemm>(cpu::AmxKernel(), threads);
-  if (isa == cpu::Isa::kAvx512 && cpu::HasAvx512Products(compute_dtype)) {
-    if (compute_dtype == DType::kBF16) {
-      return std::make_unique<cpu::BandGemm>(cpu::PairsKernel(), threads);
-    }
+  if (isa == cpu::Isa::kAvx512 && compute_dtype == DType::kBF16 && cpu::HasAvx512Bf16()) {
+    return std::make_unique<cpu::BandGemm>(cpu::PairsKernel(), threads);
+  }
+  if (isa == cpu::Isa::kAvx512 && compute_dtype == DType::kF32) {
     auto made = cpu::OneDnnGemm::Create();
     if (made.ok()) return std::move(made).value();
-    spdlog::warn("products are computed with AVX2: {}", made.status().ToString());
+    spdlog::warn("products are computed without oneDNN: {}", made.status().ToString());
   }
-  return std::make_unique<cpu::PanelGemm>(compute_dtype, threads);
+  return std::make_unique<cpu::PanelGemm>(isa, compute_dtype, threads);
 }
 
 }  // namespace

@@ -29,8 +29,6 @@ ExtendedFeatures FeaturesOf(unsigned subleaf) {
   return {eax, ecx, edx};
 }
 
-bool HasAvx512Bf16() { return (FeaturesOf(1).eax & (1u << 5)) != 0; }
-
 // Linux hands out the state of tiles on demand only (arch_prctl(2)); kernels before 5.16 do not.
 bool AskForTiles() {
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -101,9 +99,7 @@ absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype) {
   return absl::FailedPreconditionError("isa avx512: this processor lacks AVX-512; use --isa avx2");
 }
 
-bool HasAvx512Products(DType compute_dtype) {
-  return compute_dtype != DType::kBF16 || HasAvx512Bf16();
-}
+bool HasAvx512Bf16() { return (FeaturesOf(1).eax & (1u << 5)) != 0; }
 
 bool HasVnni() { return (FeaturesOf(0).ecx & (1u << 11)) != 0; }
 

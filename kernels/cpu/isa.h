@@ -24,9 +24,8 @@ absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype);
 // The instruction set of all kernels but the product: kAvx2 or kAvx512.
 Isa VectorIsa(Isa isa);
 
-// Whether products in `compute_dtype` gain from AVX-512 on a machine that has it: those in bf16 do
-// only with avx512_bf16. Attention and all else compute in fp32 and always do.
-bool HasAvx512Products(DType compute_dtype);
+// Whether this machine multiplies pairs of bf16 (avx512_bf16), which matters beside AVX-512 alone.
+bool HasAvx512Bf16();
 
 // Whether this machine multiplies and sums bytes at once (avx512_vnni), which matters beside
 // AVX-512 alone.

@@ -216,15 +216,14 @@ std::string_view IntegerKernel(const BackendInfo& info) {
 
 MachineLimits MeasureMachineLimits(const BackendInfo& info, bool integers) {
   const int threads = cpu::AskForThreads(info.threads);
-  const bool avx512 = info.isa == "avx512" && !info.matmul.starts_with("panel");
   const std::string_view bytes = integers ? IntegerKernel(info) : "";
   const auto work = [&] {
     if (bytes == "vnni") return Avx512VnniLoop();
     if (bytes == "avx512") return Avx512BytesLoop();
     if (bytes == "avx2") return BytesLoop();
     if (info.isa == "amx") return AmxLoop();
-    if (avx512 && info.compute_dtype == DType::kBF16) return DotLoop();
-    return avx512 ? Avx512FmaLoop() : FmaLoop();
+    if (info.matmul.starts_with("pairs")) return DotLoop();
+    return info.isa == "avx512" ? Avx512FmaLoop() : FmaLoop();
   };
   return {.flops_per_s = BestComputeRate(threads, 0.03, work),
           .read_bytes_per_s = MeasureReads(threads)};

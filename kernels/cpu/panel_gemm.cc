@@ -36,6 +36,10 @@ class PanelWeight final : public PackedWeight {
 
 constexpr char kPanelLayout[] = "panels of 16, version 1";
 
+// Input rows in fp32, so many elements apart. A line more than they have keeps rows of a power of
+// two from sharing a few sets of the first-level cache.
+int64_t RowStride(int64_t in) { return in + 16; }
+
 int64_t PaddedOut(int64_t out) { return (out + kPanelWidth - 1) / kPanelWidth * kPanelWidth; }
 
 std::string PanelForm(int64_t out, int64_t in, DType dtype) {
@@ -64,8 +68,8 @@ PanelOutput OutputOf(Matrix out, const MatMulEpilogue& epilogue) {
       .accumulate = epilogue.accumulate};
 }
 
-PanelGemm::PanelGemm(DType compute_dtype, int threads)
-    : compute_dtype_(compute_dtype), threads_(threads) {}
+PanelGemm::PanelGemm(Isa isa, DType compute_dtype, int threads)
+    : kernel_(PanelKernelOf(isa)), compute_dtype_(compute_dtype), threads_(threads) {}
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> PanelGemm::Pack(const HostTensor& weight,
                                                               const Shard& part) {
@@ -80,7 +84,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> PanelGemm::Pack(const HostTensor& 
 
 void PanelGemm::Reserve(int64_t in) {
   if (in <= rows_capacity_) return;
-  auto buffer = AllocateHost(kPanelRows * in * sizeof(float));
+  auto buffer = AllocateHost(kPanelRows * RowStride(in) * sizeof(float));
   BATON_CHECK(buffer.ok()) << buffer.status().ToString();
   rows_ = std::move(buffer).value();
   rows_capacity_ = in;
@@ -95,20 +99,23 @@ void PanelGemm::RunRows(const PackedWeight& weight, Matrix in, Matrix out,
                         const MatMulEpilogue& epilogue) {
   const auto& packed = static_cast<const PanelWeight&>(weight);
   float* rows = static_cast<float*>(rows_->data());
-  ParallelRanges(threads_, in.rows, 8,
-                 [&](int64_t begin, int64_t end) { RowsToFloats(in, begin, end, rows); });
+  const int64_t stride = RowStride(in.cols);
+  ParallelRanges(threads_, in.rows, 8, [&](int64_t begin, int64_t end) {
+    kernel_.to_floats(in, begin, end, stride, rows);
+  });
   const int64_t groups = (packed.panels() + kPanelGroup - 1) / kPanelGroup;
   ParallelRanges(threads_, groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {
       const int64_t first = group * kPanelGroup;
-      RunPanelTask({.rows = rows,
-                    .count = in.rows,
-                    .in = packed.in(),
-                    .panels = packed.panel(first),
-                    .dtype = packed.dtype(),
-                    .group = std::min(kPanelGroup, packed.panels() - first),
-                    .output = OutputOf(out, epilogue),
-                    .first_column = first * kPanelWidth});
+      kernel_.run({.rows = rows,
+                   .row_stride = stride,
+                   .count = in.rows,
+                   .in = packed.in(),
+                   .panels = packed.panel(first),
+                   .dtype = packed.dtype(),
+                   .group = std::min(kPanelGroup, packed.panels() - first),
+                   .output = OutputOf(out, epilogue),
+                   .first_column = first * kPanelWidth});
     }
   });
 }

@@ -18,7 +18,7 @@ std::vector<Way> BandWays() {
   std::vector<Way> ways = CpuWays();
   std::erase_if(ways, [](const Way& way) {
     if (way.dtype != DType::kBF16 || way.isa == "avx2") return true;
-    return way.isa == "avx512" && !cpu::HasAvx512Products(DType::kBF16);
+    return way.isa == "avx512" && !cpu::HasAvx512Bf16();
   });
   return ways;
 }
