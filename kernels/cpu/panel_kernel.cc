@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "kernels/cpu/panel_gemm.h"
@@ -32,47 +33,41 @@ constexpr int kFewRows = 14;
 // Elements of depth of which the panels of a tile stay in the first-level cache, in fp32.
 constexpr int64_t kDepth = 256 / kTilePanels;
 
-// Where the rows and the panels of a tile begin, and how far apart they are, in elements.
-template <typename W>
-struct TileInput {
-  const float* rows = nullptr;
-  int64_t row_stride = 0;
-  const W* panels = nullptr;
-  int64_t panel_stride = 0;
-  int64_t depth = 0;
-};
+// Panels that lie side by side in a tile. Where a group has fewer, the last stands for those that
+// are missing, and what they give is not used.
+template <int kPanels, typename W>
+struct TilePanels {
+  const W* at[kPanels];
 
-// What is read next, as it is stored; a tile fetches it element of depth by element.
-template <typename W>
-struct TileAhead {
-  const W* panels = nullptr;
-  int64_t panel_stride = 0;
+  TilePanels(const W* first, int64_t stride, int64_t count) {
+    for (int p = 0; p < kPanels; ++p) at[p] = first + std::min<int64_t>(p, count - 1) * stride;
+  }
 };
 
 // sums [kRows][kPanels * 16] += rows [kRows, depth] x panels [depth][16] each, one element of depth
-// after the other.
+// after the other; fetch(k) is called before each.
 template <int kRows, int kPanels, typename W, typename Fetch>
-HWY_INLINE void MultiplyTile(const TileInput<W>& in, float* sums, int64_t sum_stride, Fetch fetch) {
+HWY_INLINE void MultiplyTile(const float* rows, int64_t row_stride, TilePanels<kPanels, W> panels,
+                             int64_t depth, float* sums, Fetch fetch) {
   constexpr int kVectors = kPanels * kHalves;
   FloatVec acc[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = hn::LoadU(kFloat, sums + r * sum_stride + v * kLanes);
+      acc[r][v] = hn::LoadU(kFloat, sums + (r * kVectors + v) * kLanes);
     }
   }
-  for (int64_t k = 0; k < in.depth; ++k) {
+  for (int64_t k = 0; k < depth; ++k) {
     fetch(k);
     FloatVec w[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      w[v] = LoadAsF32(in.panels + (v / kHalves) * in.panel_stride + k * kPanelWidth +
-                       (v % kHalves) * kLanes);
+      w[v] = LoadAsF32(panels.at[v / kHalves] + k * kPanelWidth + (v % kHalves) * kLanes);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const auto x = hn::Set(kFloat, in.rows[r * in.row_stride + k]);
+      const auto x = hn::Set(kFloat, rows[r * row_stride + k]);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(x, w[v], acc[r][v]);
     }
@@ -81,112 +76,98 @@ HWY_INLINE void MultiplyTile(const TileInput<W>& in, float* sums, int64_t sum_st
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      hn::StoreU(acc[r][v], kFloat, sums + r * sum_stride + v * kLanes);
+      hn::StoreU(acc[r][v], kFloat, sums + (r * kVectors + v) * kLanes);
     }
   }
 }
 
 // For a few rows: panels are read side by side, straight from their storage type, so that there are
 // enough independent sums to hide the latency of the additions.
-template <int kRows, int kPanels, typename W>
-void FewRowsOf(const PanelTask& task, const W* panels) {
-  HWY_ALIGN float sums[kRows * kPanels * kPanelWidth];
-  const int64_t panel_stride = task.in * kPanelWidth;
-  int64_t panel = 0;
-  for (; panel + kPanels <= task.group; panel += kPanels) {
-    std::fill_n(sums, kRows * kPanels * kPanelWidth, 0.0f);
-    MultiplyTile<kRows, kPanels, W>({.rows = task.rows,
-                                     .row_stride = task.row_stride,
-                                     .panels = panels + panel * panel_stride,
-                                     .panel_stride = panel_stride,
-                                     .depth = task.in},
-                                    sums, kPanels * kPanelWidth, [](int64_t) {});
-    for (int64_t p = 0; p < kPanels; ++p) {
-      FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth,
-                  sums + p * kPanelWidth, kPanels * kPanelWidth);
-    }
-  }
-  if constexpr (kPanels > 1) {
-    if (panel < task.group) {
-      PanelTask rest = task;
-      rest.group = task.group - panel;
-      rest.first_column += panel * kPanelWidth;
-      FewRowsOf<kRows, 1>(rest, panels + panel * panel_stride);
-    }
-  }
-}
-
 template <int kRows, typename W>
 void FewRows(const PanelTask& task, const W* panels) {
   constexpr int kFit = kMostSums / (kRows * kHalves);
-  FewRowsOf<kRows, kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1>(task, panels);
+  constexpr int kPanels = kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
+  constexpr int kWidth = kPanels * static_cast<int>(kPanelWidth);
+  HWY_ALIGN float sums[kRows * kWidth];
+  const int64_t panel_stride = task.in * kPanelWidth;
+  for (int64_t panel = 0; panel < task.group; panel += kPanels) {
+    const int64_t count = std::min<int64_t>(kPanels, task.group - panel);
+    std::fill_n(sums, kRows * kWidth, 0.0f);
+    MultiplyTile<kRows>(task.rows, task.row_stride,
+                        TilePanels<kPanels, W>(panels + panel * panel_stride, panel_stride, count),
+                        task.in, sums, [](int64_t) {});
+    for (int64_t p = 0; p < count; ++p) {
+      FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth,
+                  sums + p * kPanelWidth, kWidth);
+    }
+  }
 }
 
-// Adds a slice of panels to the sums of all rows of a task, a tile of about equally many rows after
-// the other. The first fetches what is `ahead`.
-template <int kPanels, typename W>
-class SliceOfPanels {
- public:
-  SliceOfPanels(const PanelTask& task, float* sums) : task_(task), sums_(sums) {}
-
-  void Add(int64_t k, const TileInput<float>& slice, const TileAhead<W>& ahead) {
-    const int64_t tiles = (task_.count + kTileRows - 1) / kTileRows;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t row = task_.count * tile / tiles;
-      const int64_t rows = task_.count * (tile + 1) / tiles - row;
-      TileInput<float> in = slice;
-      in.rows = task_.rows + row * task_.row_stride + k;
-      AddTile<kTileRows>(rows, in, tile == 0 ? &ahead : nullptr,
-                         sums_ + row * kPanels * kPanelWidth);
-    }
-  }
-
- private:
-  template <int kRows>
-  void AddTile(int64_t rows, const TileInput<float>& in, const TileAhead<W>* ahead, float* sums) {
-    if constexpr (kRows > 1) {
-      if (rows < kRows) return AddTile<kRows - 1>(rows, in, ahead, sums);
-    }
-    if (ahead == nullptr) {
-      MultiplyTile<kRows, kPanels>(in, sums, kPanels * kPanelWidth, [](int64_t) {});
-    } else {
-      MultiplyTile<kRows, kPanels>(in, sums, kPanels * kPanelWidth, [&](int64_t k) {
-        for (int p = 0; p < kPanels; ++p) {
-          __builtin_prefetch(ahead->panels + p * ahead->panel_stride + k * kPanelWidth, 0, 2);
-        }
-      });
-    }
-  }
-
-  const PanelTask& task_;
-  float* sums_;  // [count][kPanels * 16]
+// The panels of a slice, in fp32, and where those that are converted next begin, as they are
+// stored. The first tile that multiplies a slice fetches these.
+struct Slice {
+  HWY_ALIGN float panels[kTilePanels * kDepth * kPanelWidth];
+  int64_t depth = 0;
+  TilePanels<kTilePanels, std::byte> next{nullptr, 0, 1};
+  int64_t next_stride = 0;  // bytes of an element of depth
 };
 
-// For many rows: a slice of kPanels panels is converted to fp32 once, and all rows use it.
-template <int kPanels, typename W>
-void ManyRows(const PanelTask& task, const W* panels, int64_t index) {
-  HWY_ALIGN float slice[kPanels * kDepth * kPanelWidth];
-  HWY_ALIGN float sums[kPanelRows * kPanels * kPanelWidth];
-  std::fill_n(sums, task.count * kPanels * kPanelWidth, 0.0f);
-  const int64_t panel_stride = task.in * kPanelWidth;
-  SliceOfPanels<kPanels, W> all_rows(task, sums);
-  for (int64_t k = 0; k < task.in; k += kDepth) {
-    const int64_t depth = std::min(kDepth, task.in - k);
-    for (int p = 0; p < kPanels; ++p) {
-      const W* const from = panels + p * panel_stride + k * kPanelWidth;
-      float* const to = slice + p * kDepth * kPanelWidth;
-      for (int64_t i = 0; i < depth * kPanelWidth; i += kLanes) {
-        hn::StoreU(LoadAsF32(from + i), kFloat, to + i);
-      }
+template <int kRows>
+void SliceTile(const float* rows, int64_t row_stride, const Slice& slice, bool first, float* sums) {
+  const TilePanels<kTilePanels, float> panels(slice.panels, kDepth * kPanelWidth, kTilePanels);
+  MultiplyTile<kRows>(rows, row_stride, panels, slice.depth, sums, [&](int64_t k) {
+    if (!first) return;
+    for (int p = 0; p < kTilePanels; ++p) {
+      __builtin_prefetch(slice.next.at[p] + k * slice.next_stride, 0, 2);
     }
-    all_rows.Add(k,
-                 {.row_stride = task.row_stride,
-                  .panels = slice,
-                  .panel_stride = kDepth * kPanelWidth,
-                  .depth = depth},
-                 {.panels = panels + (k + depth) * kPanelWidth, .panel_stride = panel_stride});
+  });
+}
+
+using SliceTileFn = void (*)(const float* rows, int64_t row_stride, const Slice& slice, bool first,
+                             float* sums);
+
+// Adds the products of columns from `k` on with a slice to the sums of all rows, in tiles of about
+// equally many rows.
+template <int... kRows>
+void AddSlice(const PanelTask& task, int64_t k, const Slice& slice, float* sums,
+              std::integer_sequence<int, kRows...>) {
+  static constexpr SliceTileFn kTiles[] = {&SliceTile<kRows + 1>...};
+  const int64_t tiles = (task.count + kTileRows - 1) / kTileRows;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t row = task.count * tile / tiles;
+    const int64_t rows = task.count * (tile + 1) / tiles - row;
+    kTiles[rows - 1](task.rows + row * task.row_stride + k, task.row_stride, slice, tile == 0,
+                     sums + row * kTilePanels * kPanelWidth);
   }
-  FinishPanels(task.output, task.first_column + index * kPanelWidth, kPanels * kPanelWidth, sums);
+}
+
+// For many rows: a slice of a tile's panels is converted to fp32 once, and all rows use it.
+template <typename W>
+void ManyRows(const PanelTask& task, const W* panels) {
+  constexpr int64_t kWidth = kTilePanels * kPanelWidth;
+  HWY_ALIGN float sums[kPanelRows * kWidth];
+  Slice slice;
+  slice.next_stride = kPanelWidth * static_cast<int64_t>(sizeof(W));
+  const int64_t panel_stride = task.in * kPanelWidth;
+  for (int64_t panel = 0; panel < task.group; panel += kTilePanels) {
+    const int64_t count = std::min<int64_t>(kTilePanels, task.group - panel);
+    std::fill_n(sums, task.count * kWidth, 0.0f);
+    for (int64_t k = 0; k < task.in; k += slice.depth) {
+      slice.depth = std::min(kDepth, task.in - k);
+      const W* const from = panels + panel * panel_stride + k * kPanelWidth;
+      const TilePanels<kTilePanels, W> stored(from, panel_stride, count);
+      for (int p = 0; p < kTilePanels; ++p) {
+        float* const to = slice.panels + p * kDepth * kPanelWidth;
+        for (int64_t i = 0; i < slice.depth * kPanelWidth; i += kLanes) {
+          hn::StoreU(LoadAsF32(stored.at[p] + i), kFloat, to + i);
+        }
+        slice.next.at[p] =
+            reinterpret_cast<const std::byte*>(stored.at[p] + slice.depth * kPanelWidth);
+      }
+      AddSlice(task, k, slice, sums, std::make_integer_sequence<int, kTileRows>());
+    }
+    FinishPanels(task.output, task.first_column + panel * kPanelWidth, kWidth, sums);
+  }
 }
 
 template <typename W, int... kRows>
@@ -194,12 +175,7 @@ void RunAs(const PanelTask& task, std::integer_sequence<int, kRows...>) {
   static constexpr void (*kFew[])(const PanelTask&, const W*) = {&FewRows<kRows + 1, W>...};
   const W* panels = static_cast<const W*>(task.panels);
   if (task.count <= kFewRows) return kFew[task.count - 1](task, panels);
-  const int64_t panel_stride = task.in * kPanelWidth;
-  int64_t p = 0;
-  for (; p + kTilePanels <= task.group; p += kTilePanels) {
-    ManyRows<kTilePanels>(task, panels + p * panel_stride, p);
-  }
-  for (; p < task.group; ++p) ManyRows<1>(task, panels + p * panel_stride, p);
+  ManyRows(task, panels);
 }
 
 void RunPanels(const PanelTask& task) {
