@@ -40,6 +40,7 @@ struct Inspection {
   std::vector<EosSetEntry> eos_set;
   bool has_tokenizer = false;
   bool has_weights = false;
+  std::string unusable;                        // why these weights will not load, if they are bad
   std::map<std::string, StoredKind> stored;    // of weights that can be read
   std::vector<RoundedProjection> projections;  // with --original
 };
@@ -79,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& dir
   return tokenizer;
 }
 
-// Whether there are weights to serve; whether they are whole is seen when they are loaded.
+// Whether there are weights, good or bad.
 bool HasWeights(const std::string& directory) {
   if (IsGgufPath(directory)) return true;
   const std::filesystem::path path = directory;
@@ -87,8 +88,8 @@ bool HasWeights(const std::string& directory) {
          std::filesystem::exists(path / "model.safetensors.index.json");
 }
 
-// Looks into the weights. Those that are incomplete tell nothing here: that is seen when they are
-// loaded, unless they are to be compared.
+// Looks into the weights. What keeps them from being loaded is told with all else that is known of
+// the model, and is an error where they are to be compared.
 absl::Status InspectWeights(const InspectFlags& flags, Inspection& result) {
   const bool compare = !flags.original.empty();
   if (compare && !result.config.quantization.has_value()) {
@@ -97,7 +98,10 @@ absl::Status InspectWeights(const InspectFlags& flags, Inspection& result) {
   if (!result.has_weights && !compare) return absl::OkStatus();
   auto files = CheckpointFiles::Open(flags.directory);
   const absl::Status checked = files.ok() ? CheckTensors(result.config, **files) : files.status();
-  if (!checked.ok()) return compare ? checked : absl::OkStatus();
+  if (!checked.ok()) {
+    result.unusable = std::string(checked.message());
+    return compare ? checked : absl::OkStatus();
+  }
   result.stored = StoredKinds(result.config, **files);
   if (!compare) return absl::OkStatus();
   BATON_ASSIGN_OR_RETURN(result.projections,
@@ -147,6 +151,7 @@ std::string AsJson(const Inspection& inspection) {
   const nlohmann::ordered_json json = {{"parameters", costs.parameters},
                                        {"weight_bytes", costs.weight_bytes},
                                        {"stored", stored},
+                                       {"unusable", inspection.unusable},
                                        {"remarks", remarks},
                                        {"relative_errors", errors},
                                        {"kv_bytes_per_token", costs.kv_bytes_per_token},
@@ -211,6 +216,9 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
   if (inspection.eos_set.empty()) text += "ends at                no EOS token known\n";
   if (!inspection.has_tokenizer) text += "tokenizer.json         missing: it cannot be served\n";
   if (!inspection.has_weights) text += "model.safetensors      missing: it cannot be served\n";
+  if (!inspection.unusable.empty()) {
+    text += absl::StrFormat("weights                cannot be served: %s\n", inspection.unusable);
+  }
   return text;
 }
 

@@ -98,6 +98,23 @@ TEST_F(ModelCommand, MakeRandomWritesAModelThatInspects) {
   EXPECT_THAT(RunTool({"model", "inspect", folder_}).out, Not(HasSubstr("missing")));
 }
 
+TEST_F(ModelCommand, InspectSaysWhyWeightsWillNotLoad) {
+  ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
+  EXPECT_EQ(nlohmann::json::parse(RunTool({"model", "inspect", folder_, "--json"}).out)["unusable"],
+            "");
+  std::ifstream config(folder_ + "/config.json");
+  auto json = nlohmann::json::parse(config);
+  json["num_hidden_layers"] = json["num_hidden_layers"].get<int>() + 1;
+  std::ofstream(folder_ + "/config.json") << json;
+  const ToolRun run = RunTool({"model", "inspect", folder_});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("cannot be served: "));
+  EXPECT_THAT(run.out, HasSubstr("model.layers.2."));
+  const ToolRun told = RunTool({"model", "inspect", folder_, "--json"});
+  EXPECT_THAT(nlohmann::json::parse(told.out)["unusable"].get<std::string>(),
+              HasSubstr("model.layers.2."));
+}
+
 TEST_F(ModelCommand, QuantizeWritesAModelWhoseErrorsInspectTellsAgain) {
   ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
   const std::string out = scratch_ / "w4";
