@@ -9,6 +9,12 @@
 
 namespace baton::kernels {
 
+// The numbers of groups as small integers times a unit in fp16 that neighbouring groups share.
+struct GroupSteps {
+  const int8_t* steps = nullptr;    // [rows, groups]
+  const uint16_t* units = nullptr;  // [rows, groups / unit_groups]
+};
+
 // A view of a projection [rows, cols] of small integers in host memory, which it does not own. The
 // columns of a row are divided into groups with a scale each; with g = column / group, an element
 // stands for (codes[row][column] - zero_points[row][g]) * scales[row][g] - minimums[row][g].
@@ -22,7 +28,12 @@ struct QuantizedTensor {
   const int16_t* zero_points = nullptr;  // [rows, groups]; null: all are zero_point
   int16_t zero_point = 0;
   const float* minimums = nullptr;  // [rows, groups]; null for zeros
-  DType scale_dtype = DType::kF32;  // a type that holds every scale exactly
+  DType scale_dtype = DType::kF32;  // a type that holds every scale and minimum exactly
+  // With unit_groups, which divide a row's groups, the same scales and minimums are also there as
+  // steps times units, exactly. A backend keeps one of both.
+  int64_t unit_groups = 0;
+  GroupSteps scale_steps;
+  GroupSteps minimum_steps;  // where there are minimums
   // The element of the input that a column is multiplied with; null: the one of its own number.
   const int32_t* input_of = nullptr;  // [cols]
 

@@ -51,8 +51,10 @@ struct QuantizationConfig {
   bool other_kv_scales = false;
 
   // Of kGguf alone, which has them in place of bits, group and symmetric:
-  std::string kinds;            // of all its matrices, as in "Q4_K+Q6_K"
-  double bytes_per_weight = 0;  // that an element of a layer's projections takes in memory
+  std::string kinds;  // of all its matrices, as in "Q4_K+Q6_K"
+  // That an element of a layer's projections takes in memory, and in a GPU's.
+  double bytes_per_weight = 0;
+  double gpu_bytes_per_weight = 0;
 
   bool fp8() const {
     return format == Format::kFloatQuantized || format == Format::kFp8 ||

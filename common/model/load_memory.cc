@@ -62,6 +62,12 @@ double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels
   return static_cast<double>(SizeOf(dtype)) * config.hidden * rows;
 }
 
+double WiderScaleBytes(const ModelConfig& config, const LocalShape& shape) {
+  if (!config.quantization.has_value()) return 0;
+  return ProjectionParameters(config, shape) *
+         (config.quantization->gpu_bytes_per_weight - config.quantization->bytes_per_weight);
+}
+
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,
                          std::string_view owner) {
   const double sum = need.weights + kv_bytes + need.activations + need.swap_space;

@@ -37,6 +37,10 @@ bool MayStayFp8(const ModelConfig& config, kernels::DType compute_dtype);
 // unless the checkpoint's description says that it is no integers. 0 for any other model.
 double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels::DType dtype);
 
+// What the projections of a rank take beside MemoryNeed::weights on a GPU, which keeps scales of
+// GGUF's types in wider forms.
+double WiderScaleBytes(const ModelConfig& config, const LocalShape& shape);
+
 // RESOURCE_EXHAUSTED, with need, have and the flags that ask for less, where `available` bytes of
 // `owner` ("machine", "GPU") do not hold `need` and `kv_bytes` of KV cache.
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,

@@ -112,6 +112,7 @@ absl::Status RankLoad::CheckDevice() const {
       MemoryNeed::Of(source_.config, shape_, 1, source_.dtype,
                      stays_fp8 ? kernels::Quantization::kFp8 : source_.options.quantization,
                      source_.options.limits);
+  need.weights += WiderScaleBytes(source_.config, shape_);
   need.activations += WideningBytes(source_.config, shape_, source_.dtype);
   return CheckMemory(need, blocks * static_cast<double>(layout_.block_bytes()),
                      static_cast<double>(memory->free_bytes), "GPU");

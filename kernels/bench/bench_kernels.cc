@@ -5,7 +5,7 @@
 //                 [--dtype bfloat16|float16|float32] [--threads N] [--rounds N]
 //                 [--shape llama-8b|llama-430m|tiny]
 //                 [--only matmuls,steps,operations] [--quantization none|fp8]
-//                 [--weights none|w4|w8] [--group 32|64|128] [--kv-dtype DTYPE]
+//                 [--weights none|w4|w8|q4_k|q6_k] [--group 32|64|128] [--kv-dtype DTYPE]
 //                 [--context N] [--rows N]
 #include <algorithm>
 #include <chrono>
@@ -216,9 +216,22 @@ void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   sample("top-p 0.95", {.temperature = 0.8f, .top_p = 0.95f});
 }
 
+// What --weights says; the types of GGUF have groups of their own.
+std::optional<StoredIntegers> StoredAs(const std::string& weights, int group) {
+  if (weights == "none") return StoredIntegers{};
+  if (weights == "w4") return StoredIntegers{.bits = 4, .group = group};
+  if (weights == "w8") return StoredIntegers{.bits = 8, .group = group};
+  if (weights == "q4_k") {
+    return StoredIntegers{.bits = 4, .group = 32, .unit_groups = 8, .minimums = true};
+  }
+  if (weights == "q6_k") return StoredIntegers{.bits = 8, .group = 16, .unit_groups = 16};
+  return std::nullopt;
+}
+
 struct RunOptions {
   BackendOptions backend{.compute_dtype = DType::kBF16};
-  StoredIntegers stored;
+  std::string weights = "none";
+  int group = 128;  // of w4 and w8
   int rounds = 7;
   std::string shape;  // empty: by the device
   std::optional<DType> kv_dtype;
@@ -230,13 +243,14 @@ struct RunOptions {
 int Run(const RunOptions& run) {
   const BackendOptions& options = run.backend;
   const int rounds = run.rounds;
+  const StoredIntegers stored = *StoredAs(run.weights, run.group);
   auto backend = MakeBackend(options);
   if (!backend.ok()) {
     std::fprintf(stderr, "%s\n", backend.status().ToString().c_str());
     return 2;
   }
   const BackendInfo& info = (*backend)->info();
-  const auto limits = MeasureLimits(**backend, info.threads, run.stored.bits != 0);
+  const auto limits = MeasureLimits(**backend, info.threads, stored.bits != 0);
   if (!limits.ok()) {
     std::fprintf(stderr, "%s\n", limits.status().ToString().c_str());
     return 2;
@@ -255,10 +269,10 @@ int Run(const RunOptions& run) {
     sizes.batch = std::min(sizes.batch, sizes.model.kv_tokens / (blocks * LlamaStep::kBlock));
   }
   const auto begin = Clock::now();
-  LlamaStep step(**backend, sizes.model, run.stored, run.kv_dtype);
+  LlamaStep step(**backend, sizes.model, stored, run.kv_dtype);
   std::printf("packed %.0f MB and prepared in %.2f s\n", step.weight_bytes() * 1e-6,
               std::chrono::duration<double>(Clock::now() - begin).count());
-  Bench bench(info, run.stored.bits != 0, rounds);
+  Bench bench(info, stored.bits != 0, rounds);
   bench.SetLimits(*limits);
   const auto wanted = [&](const char* group) { return run.only.find(group) != std::string::npos; };
   if (wanted("matmuls")) BenchMatMuls(bench, step, sizes);
@@ -303,13 +317,11 @@ int main(int argc, char** argv) {
       run.rows = std::atoi(value);
     } else if (flag == "--quantization" && quantization.has_value()) {
       run.backend.quantization = *quantization;
-    } else if (flag == "--weights" &&
-               (std::strcmp(value, "w4") == 0 || std::strcmp(value, "w8") == 0 ||
-                std::strcmp(value, "none") == 0)) {
-      run.stored.bits = value[0] == 'n' ? 0 : value[1] - '0';
+    } else if (flag == "--weights" && baton::kernels::StoredAs(value, run.group).has_value()) {
+      run.weights = value;
     } else if (flag == "--group" &&
                (std::atoi(value) == 32 || std::atoi(value) == 64 || std::atoi(value) == 128)) {
-      run.stored.group = std::atoi(value);
+      run.group = std::atoi(value);
     } else if (flag == "--threads" && std::atoi(value) > 0) {
       run.backend.threads = std::atoi(value);
     } else if (flag == "--rounds" && std::atoi(value) > 0) {
@@ -324,7 +336,7 @@ int main(int argc, char** argv) {
                    "[--isa auto|amx|avx512|avx2] [--dtype bfloat16|float16|float32] [--threads N] "
                    "[--rounds N] [--shape llama-8b|llama-430m|tiny] "
                    "[--only matmuls,steps,operations] [--quantization none|fp8] "
-                   "[--weights none|w4|w8] [--group 32|64|128] "
+                   "[--weights none|w4|w8|q4_k|q6_k] [--group 32|64|128] "
                    "[--kv-dtype float32|bfloat16|float16|int8|fp8] [--context N] [--rows N]\n",
                    flag.c_str(), value);
       return 2;

@@ -99,15 +99,24 @@ std::unique_ptr<PackedWeight> LlamaStep::RandomIntegers(int64_t out, int64_t in)
     const float code = std::nearbyint(FloatFromBf16(random_values_[i]) / scale - 0.5f);
     codes[i] = static_cast<int8_t>(std::clamp(code, -most - 0.5f, most - 0.5f));
   }
-  const std::vector<float> scales(static_cast<size_t>(out * (in / stored_.group)), scale);
-  auto packed = backend_.PackQuantized({.bits = stored_.bits,
-                                        .rows = out,
-                                        .cols = in,
-                                        .group = stored_.group,
-                                        .codes = codes.data(),
-                                        .scales = scales.data(),
-                                        .scale_dtype = DType::kBF16},
-                                       {});
+  const auto groups = static_cast<size_t>(out * (in / stored_.group));
+  const std::vector<float> scales(groups, scale);
+  QuantizedTensor weight = {.bits = stored_.bits,
+                            .rows = out,
+                            .cols = in,
+                            .group = stored_.group,
+                            .codes = codes.data(),
+                            .scales = scales.data(),
+                            .scale_dtype = DType::kBF16};
+  const std::vector<int8_t> ones(groups, 1);
+  const std::vector<uint16_t> units(groups, F16FromFloat(scale));
+  if (stored_.unit_groups > 0) {
+    weight.unit_groups = stored_.unit_groups;
+    weight.scale_steps = {ones.data(), units.data()};
+    weight.minimum_steps = weight.scale_steps;
+  }
+  if (stored_.minimums) weight.minimums = scales.data();
+  auto packed = backend_.PackQuantized(weight, {});
   BATON_CHECK(packed.ok()) << packed.status().ToString();
   return std::move(packed).value();
 }

@@ -59,10 +59,13 @@ inline constexpr LlamaShape kLlama8B = {.layers = 32,
                                         .max_tokens = 8192,
                                         .kv_tokens = 64 * 1024};
 
-// How the projections of layers are stored: as integers of `bits` in groups of `group` columns.
+// How the projections of layers are stored: as integers of `bits` in groups of `group` columns with
+// scales in bfloat16, or as GGUF's K types.
 struct StoredIntegers {
   int bits = 0;  // 4 or 8; 0: in the compute dtype
   int group = 128;
+  int unit_groups = 0;  // whose scales and minimums share a unit; 0: these have none
+  bool minimums = false;
 };
 
 // The steps of such a model on random weights, whole or operation by operation, for bench_kernels.

@@ -103,6 +103,18 @@ bool HasAvx512Bf16() { return (FeaturesOf(1).eax & (1u << 5)) != 0; }
 
 bool HasVnni() { return (FeaturesOf(0).ecx & (1u << 11)) != 0; }
 
+bool FetchesByHints() {
+  static const bool intel = [] {
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_INTEL_ebx &&
+           ecx == signature_INTEL_ecx && edx == signature_INTEL_edx;
+  }();
+  return intel;
+}
+
 bool HasAmxBf16() {
   constexpr unsigned kBf16 = 1u << 22;
   constexpr unsigned kTile = 1u << 24;

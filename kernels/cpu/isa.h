@@ -31,6 +31,10 @@ bool HasAvx512Bf16();
 // AVX-512 alone.
 bool HasVnni();
 
+// Whether a thread that reads memory from front to back, with some work on every line, gets it
+// sooner by hints. Processors of Intel do; of AMD's Zen 4 hints cost a fifth of the rate.
+bool FetchesByHints();
+
 // Whether this machine multiplies tiles of bf16 (AMX).
 bool HasAmxBf16();
 

@@ -170,24 +170,35 @@ HWY_INLINE void ForEach(F f) {
   }
 }
 
-HWY_INLINE FloatVec LoadScales(const QuantizedLayout& layout, const std::byte* record, int part) {
-  const std::byte* scales = record + layout.code_bytes();
-  if (layout.scale_dtype == DType::kF32) {
-    return hn::LoadU(kFloat, reinterpret_cast<const float*>(scales) + part * kLanes);
-  }
-  const auto* bits = reinterpret_cast<const uint16_t*>(scales) + part * kLanes;
-  if (layout.scale_dtype == DType::kBF16) return LoadAsF32(bits);
+HWY_INLINE FloatVec LoadHalves(const std::byte* from) {
   const hn::Rebind<hwy::float16_t, FloatTag> halves;
-  return hn::PromoteTo(kFloat, hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(bits)));
+  return hn::PromoteTo(kFloat, hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(from)));
+}
+
+// The scales or minimums of a group, which lie at `numbers`, and their units.
+HWY_INLINE FloatVec LoadNumbers(const QuantizedLayout& layout, const std::byte* numbers,
+                                const std::byte* units, int part) {
+  numbers += part * kLanes * SizeOf(layout.scale_dtype);
+  if (layout.units()) {
+    const hn::Rebind<int8_t, FloatTag> bytes;
+    const auto steps = hn::LoadU(bytes, reinterpret_cast<const int8_t*>(numbers));
+    const auto unit = LoadHalves(units + part * kLanes * sizeof(hwy::float16_t));
+    return hn::Mul(hn::ConvertTo(kFloat, hn::PromoteTo(kInt, steps)), unit);
+  }
+  if (layout.scale_dtype == DType::kF32) {
+    return hn::LoadU(kFloat, reinterpret_cast<const float*>(numbers));
+  }
+  if (layout.scale_dtype == DType::kF16) return LoadHalves(numbers);
+  return LoadAsF32(reinterpret_cast<const uint16_t*>(numbers));
 }
 
 // What comes off every number of a group: zero points times scales, plus minimums.
-HWY_INLINE FloatVec LoadMinimums(const QuantizedLayout& layout, const std::byte* record, int part,
-                                 FloatVec scales) {
-  const std::byte* zeros = record + layout.code_bytes() + layout.scale_bytes();
-  const auto* minimums = reinterpret_cast<const float*>(zeros + layout.zero_bytes());
-  const auto minimum =
-      layout.minimums ? hn::LoadU(kFloat, minimums + part * kLanes) : hn::Zero(kFloat);
+HWY_INLINE FloatVec LoadMinimums(const QuantizedLayout& layout, const std::byte* numbers,
+                                 const std::byte* units, int part, FloatVec scales) {
+  const std::byte* zeros = numbers + layout.scale_bytes();
+  const auto minimum = layout.minimums ? LoadNumbers(layout, zeros + layout.zero_bytes(),
+                                                     units + layout.unit_bytes() / 2, part)
+                                       : hn::Zero(kFloat);
   if (!layout.zero_points) return minimum;
   const hn::Rebind<int16_t, FloatTag> shorts;
   const auto zero = hn::LoadU(shorts, reinterpret_cast<const int16_t*>(zeros) + part * kLanes);

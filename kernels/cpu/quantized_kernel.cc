@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/quantized_gemm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,10 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
 constexpr bool kManyRegisters = kParts == 1;  // AVX-512 has 32, AVX2 16
-// Up to three rows are multiplied faster than memory is read, and the processor fetches what is
-// read from front to back by itself: hints cost them a fifth of the rate. One tile of more rows
-// asks for memory so far ahead. Of several tiles, the first one asks for the next panel, which
-// comes while all of them multiply.
+// One tile asks for memory so far ahead. Of several tiles, the first one asks for the next panel,
+// which comes while all of them multiply. Up to three rows are multiplied faster than memory is
+// read, and some processors fetch what is read from front to back best by themselves: those rows
+// ask only where FetchesByHints says so.
 constexpr int kFetchingRows = 4;
 constexpr int64_t kAhead = 4096;
 HWY_INLINE int64_t AheadOf(const RoundedRows& rows, int64_t tile) {
@@ -48,25 +49,20 @@ class Tile {
       : layout_(*task.rows.layout),
         blocks_(task.rows.Blocks(tile)),
         sums_(task.rows.Sums(tile)),
-        record_(task.panels + panel * layout_.panel_bytes()),
-        ahead_(AheadOf(task.rows, tile)) {}
+        units_(task.panels + panel * layout_.panel_bytes()),
+        ahead_(AheadOf(task.rows, tile)),
+        hints_(kRows >= kFetchingRows || FetchesByHints()) {}
 
   // to [kRows][16] = the products.
   HWY_INLINE void Multiply(float* to) {
     Floats totals;
     ForAll([&](int r, int v) HWY_ATTR { totals[r][v] = hn::Zero(kFloat); });
-    for (int64_t group = 0; group < layout_.groups; ++group) {
-      Floats products;
-      if constexpr (Kind::kManyBlocks) {
-        ForAll([&](int r, int v) HWY_ATTR { products[r][v] = hn::Zero(kFloat); });
-        for (int64_t block = 0; block < layout_.group / Kind::kWidth; ++block) {
-          AddBlock(block * kSteps, products);
-        }
-      } else {
-        AddBlock(0, products);
-      }
-      AddGroup(products, totals);
-      record_ += layout_.record_bytes();
+    for (int64_t first = 0; first < layout_.groups; first += layout_.run) {
+      const int64_t count = std::min(layout_.run, layout_.groups - first);
+      numbers_ = units_ + layout_.unit_bytes();
+      codes_ = numbers_ + count * layout_.number_bytes();
+      for (int64_t i = 0; i < count; ++i) AddGroup(totals);
+      units_ = codes_;
     }
     ForAll([&](int r, int v)
                HWY_ATTR { hn::StoreU(totals[r][v], kFloat, to + r * kPanelWidth + v * kLanes); });
@@ -87,17 +83,28 @@ class Tile {
     }
   }
 
-  // products (+)= the sums of the block that comes next, whose codes begin at `first_step` of the
-  // group, times the scales of their inputs.
-  HWY_INLINE void AddBlock(int64_t first_step, Floats& products) {
+  // totals += what the group that comes next adds to them.
+  HWY_INLINE void AddGroup(Floats& totals) {
+    Floats products;
+    if constexpr (Kind::kManyBlocks) {
+      ForAll([&](int r, int v) HWY_ATTR { products[r][v] = hn::Zero(kFloat); });
+      for (int64_t block = 0; block < layout_.group / Kind::kWidth; ++block) AddBlock(products);
+    } else {
+      AddBlock(products);
+    }
+    Scale(products, totals);
+  }
+
+  // products (+)= the sums of the block that comes next, times the scales of their inputs.
+  HWY_INLINE void AddBlock(Floats& products) {
     typename Dots::Sums sums[kRows][kParts];
     ForAll([&](int r, int v) HWY_ATTR { sums[r][v] = Dots::Begin(Start(r)); });
     ForEach<0, kSteps>([&]<int kStep>() HWY_ATTR {
       ByteVec loaded[kParts];
 #pragma GCC unroll 16
-      for (int v = 0; v < kParts; ++v) loaded[v] = LoadStep(record_, first_step + kStep, v);
-      if constexpr (kRows >= kFetchingRows) {
-        __builtin_prefetch(record_ + (first_step + kStep) * kStepBytes + ahead_, 0, 3);
+      for (int v = 0; v < kParts; ++v) loaded[v] = LoadStep(codes_, kStep, v);
+      if (kRows >= kFetchingRows || hints_) {
+        __builtin_prefetch(codes_ + kStep * kStepBytes + ahead_, 0, 3);
       }
       ForEach<0, Codes::kStep / 4>([&]<int kQuad>() HWY_ATTR {
         typename Dots::Weights w[kParts];
@@ -116,34 +123,39 @@ class Tile {
           Kind::kManyBlocks ? hn::MulAdd(value, scale, products[r][v]) : hn::Mul(value, scale);
     });
     blocks_ += kRows;
+    codes_ += kSteps * kStepBytes;
   }
   HWY_INLINE IntVec Start(int row) const { return hn::Set(kInt, blocks_[row].start); }
 
-  // totals += scales * products - minimums * sums of the inputs, of the group that comes next.
-  HWY_INLINE void AddGroup(const Floats& products, Floats& totals) {
+  // totals += scales * products - minimums * sums of the inputs, of the group of the products.
+  HWY_INLINE void Scale(const Floats& products, Floats& totals) {
 #pragma GCC unroll 16
     for (int v = 0; v < kParts; ++v) {
-      const auto scale = LoadScales(layout_, record_, v);
+      const auto scale = LoadNumbers(layout_, numbers_, units_, v);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         totals[r][v] = hn::MulAdd(products[r][v], scale, totals[r][v]);
       }
       if (sums_ == nullptr) continue;
-      const auto minimum = LoadMinimums(layout_, record_, v, scale);
+      const auto minimum = LoadMinimums(layout_, numbers_, units_, v, scale);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         totals[r][v] = hn::NegMulAdd(minimum, hn::Set(kFloat, sums_[r]), totals[r][v]);
       }
     }
     if (sums_ != nullptr) sums_ += kRows;
+    numbers_ += layout_.number_bytes();
   }
 
   const QuantizedLayout layout_;
-  // Of the block and group that come next.
+  // Of the block and group that come next, and of their run.
   const RoundedBlock* blocks_;
   const float* sums_;
-  const std::byte* record_;
+  const std::byte* units_;
+  const std::byte* numbers_ = nullptr;
+  const std::byte* codes_ = nullptr;
   const int64_t ahead_;
+  const bool hints_;
 };
 
 // Tile `tile`, which has kRows rows, by one panel.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -19,50 +20,100 @@
 namespace baton::kernels::cpu {
 namespace {
 
-// Writes one record: the codes, scales and zero points of columns [begin, end) of the tensor, for
-// the outputs of a panel. The record holds zeros.
-void PackRecord(const QuantizedTensor& from, const QuantizedLayout& layout, int64_t first_row,
-                int64_t rows, int64_t begin, int64_t end, std::byte* record) {
-  const int64_t source_group = begin / from.group;
-  std::byte* const scales = record + layout.code_bytes();
-  for (int64_t lane = 0; lane < rows; ++lane) {
-    const int64_t row = first_row + lane;
-    const int8_t* codes = from.codes + row * from.cols + begin;
-    for (int64_t k = 0; k < end - begin; ++k) {
-      const int code = codes[k] + layout.code_bias();
-      if (layout.bits == 8) {
-        record[(k / 4 * kPanelWidth + lane) * 4 + k % 4] = static_cast<std::byte>(code);
-        continue;
+// Writes records, for the outputs of a panel: the columns of a part of a tensor, whose rows
+// [first_row, first_row + rows) are those of the panel. The panel holds zeros.
+class PanelPacker final {
+ public:
+  PanelPacker(const QuantizedTensor& from, const Shard& part, const QuantizedLayout& layout,
+              int64_t first_row, int64_t rows)
+      : from_(from), part_(part), layout_(layout), first_row_(first_row), rows_(rows) {}
+
+  void Pack(std::byte* to) const {
+    for (int64_t first = 0; first < layout_.groups; first += layout_.run) {
+      const int64_t count = std::min(layout_.run, layout_.groups - first);
+      if (layout_.units()) PackUnits(first, to);
+      std::byte* const numbers = to + layout_.unit_bytes();
+      std::byte* const codes = numbers + count * layout_.number_bytes();
+      for (int64_t i = 0; i < count; ++i) {
+        PackNumbers(first + i, numbers + i * layout_.number_bytes());
+        PackCodes(first + i, codes + i * layout_.code_bytes());
       }
-      record[(k / 8 * kPanelWidth + lane) * 4 + k % 4] |=
-          static_cast<std::byte>(code << (k % 8 / 4 * 4));
-    }
-    const int64_t index = row * from.groups() + source_group;
-    if (layout.scale_dtype == DType::kF16) {
-      reinterpret_cast<uint16_t*>(scales)[lane] = F16FromFloat(from.scales[index]);
-    } else {
-      StoreElement(scales, layout.scale_dtype, lane, from.scales[index]);
-    }
-    if (layout.zero_points) {
-      std::memcpy(scales + layout.scale_bytes() + lane * 2, &from.zero_points[index],
-                  sizeof(int16_t));
-    }
-    if (layout.minimums) {
-      std::byte* const minimums = scales + layout.scale_bytes() + layout.zero_bytes();
-      std::memcpy(minimums + lane * 4, &from.minimums[index], sizeof(float));
+      to += layout_.record_bytes(count);
     }
   }
-}
+
+ private:
+  int64_t ColumnOf(int64_t group) const { return part_.in_begin + group * layout_.group; }
+  // Of a number of the group in the tensor.
+  int64_t IndexOf(int64_t lane, int64_t group) const {
+    return (first_row_ + lane) * from_.groups() + ColumnOf(group) / from_.group;
+  }
+
+  void PackUnits(int64_t group, std::byte* to) const {
+    auto* units = reinterpret_cast<uint16_t*>(to);
+    for (int64_t lane = 0; lane < rows_; ++lane) {
+      const int64_t index = IndexOf(lane, group) / from_.unit_groups;
+      units[lane] = from_.scale_steps.units[index];
+      if (layout_.minimums) units[kPanelWidth + lane] = from_.minimum_steps.units[index];
+    }
+  }
+  void PackNumbers(int64_t group, std::byte* to) const {
+    std::byte* const zeros = to + layout_.scale_bytes();
+    std::byte* const minimums = zeros + layout_.zero_bytes();
+    for (int64_t lane = 0; lane < rows_; ++lane) {
+      const int64_t index = IndexOf(lane, group);
+      StoreNumber(from_.scales, from_.scale_steps, index, to, lane);
+      if (layout_.zero_points) {
+        std::memcpy(zeros + lane * 2, &from_.zero_points[index], sizeof(int16_t));
+      }
+      if (layout_.minimums) {
+        StoreNumber(from_.minimums, from_.minimum_steps, index, minimums, lane);
+      }
+    }
+  }
+  void StoreNumber(const float* numbers, const GroupSteps& steps, int64_t index, std::byte* to,
+                   int64_t lane) const {
+    if (layout_.units()) {
+      to[lane] = static_cast<std::byte>(steps.steps[index]);
+    } else if (layout_.scale_dtype == DType::kF16) {
+      reinterpret_cast<uint16_t*>(to)[lane] = F16FromFloat(numbers[index]);
+    } else {
+      StoreElement(to, layout_.scale_dtype, lane, numbers[index]);
+    }
+  }
+  void PackCodes(int64_t group, std::byte* to) const {
+    const int64_t begin = ColumnOf(group);
+    const int64_t count = std::min(layout_.group, part_.in_end - begin);
+    for (int64_t lane = 0; lane < rows_; ++lane) {
+      const int8_t* codes = from_.codes + (first_row_ + lane) * from_.cols + begin;
+      for (int64_t k = 0; k < count; ++k) {
+        const int code = codes[k] + layout_.code_bias();
+        if (layout_.bits == 8) {
+          to[(k / 4 * kPanelWidth + lane) * 4 + k % 4] = static_cast<std::byte>(code);
+          continue;
+        }
+        to[(k / 8 * kPanelWidth + lane) * 4 + k % 4] |=
+            static_cast<std::byte>(code << (k % 8 / 4 * 4));
+      }
+    }
+  }
+
+  const QuantizedTensor& from_;
+  const Shard& part_;
+  const QuantizedLayout& layout_;
+  const int64_t first_row_;
+  const int64_t rows_;
+};
 
 int64_t PanelsOf(int64_t out) { return (out + kPanelWidth - 1) / kPanelWidth; }
 
 // The words of an image's form, one blank between them: what kLayout is, then bits, columns of a
-// group, type of the scales, whether zero points follow, what stands for 0 without them, and
-// whether minimums follow.
+// group, type of the scales, whether zero points follow, what stands for 0 without them, whether
+// minimums follow, and groups of a run.
 std::string FormOf(const QuantizedLayout& layout) {
   return absl::StrCat(QuantizedWeight::kLayout, " ", layout.bits, " ", layout.group, " ",
                       std::string(Name(layout.scale_dtype)), " ", layout.zero_points ? 1 : 0, " ",
-                      layout.zero, " ", layout.minimums ? 1 : 0);
+                      layout.zero, " ", layout.minimums ? 1 : 0, " ", layout.run);
 }
 
 // Whether GroupOfShard gives groups of so many columns: the kernels know no others.
@@ -77,25 +128,33 @@ bool IsZero(int zero) {
          zero <= std::numeric_limits<int16_t>::max() + 128;
 }
 
+bool IsRun(const QuantizedLayout& layout) {
+  if (!layout.units()) return layout.run == QuantizedLayout::kRun;
+  return layout.run >= 1 && layout.run <= kMostGroup;
+}
+
 // The layout of a row of `in` columns; empty for a form that FormOf does not make.
 std::optional<QuantizedLayout> LayoutOf(const std::string& form, int64_t in) {
   const std::vector<std::string> words = absl::StrSplit(form, ' ');
   constexpr size_t kWordsOfLayout = 3;
-  if (words.size() != kWordsOfLayout + 6) return std::nullopt;
+  if (words.size() != kWordsOfLayout + 7) return std::nullopt;
   QuantizedLayout layout = {.in = in};
-  const auto dtype = ParseDType(words[kWordsOfLayout + 2]);
+  const auto dtype = ParseKvDType(words[kWordsOfLayout + 2]);
   if (!absl::SimpleAtoi(words[kWordsOfLayout], &layout.bits) ||
       !absl::SimpleAtoi(words[kWordsOfLayout + 1], &layout.group) || !dtype.has_value() ||
-      !absl::SimpleAtoi(words[kWordsOfLayout + 4], &layout.zero)) {
+      !absl::SimpleAtoi(words[kWordsOfLayout + 4], &layout.zero) ||
+      !absl::SimpleAtoi(words[kWordsOfLayout + 6], &layout.run)) {
     return std::nullopt;
   }
   const bool bits = layout.bits == 4 || layout.bits == 8;
-  const bool scales = *dtype == DType::kF32 || *dtype == DType::kBF16 || *dtype == DType::kF16;
-  if (!bits || !IsGroup(layout.group) || !scales || !IsZero(layout.zero)) return std::nullopt;
+  if (!bits || !IsGroup(layout.group) || *dtype == DType::kFp8 || !IsZero(layout.zero)) {
+    return std::nullopt;
+  }
   layout.groups = (in + layout.group - 1) / layout.group;
   layout.scale_dtype = *dtype;
   layout.zero_points = words[kWordsOfLayout + 3] == "1";
   layout.minimums = words[kWordsOfLayout + 5] == "1";
+  if (!IsRun(layout)) return std::nullopt;
   if (FormOf(layout) != form) return std::nullopt;
   return layout;
 }
@@ -130,7 +189,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::FromImage(const P
   const std::optional<QuantizedLayout> layout = LayoutOf(image.form, in);
   if (!layout.has_value()) {
     return BadImage(absl::StrCat("has the form '", image.form, "'; expected '", kLayout,
-                                 "' and its six words"));
+                                 "' and its seven words"));
   }
   const auto bytes = static_cast<size_t>(PanelsOf(out) * layout->panel_bytes());
   const size_t order_bytes = static_cast<size_t>(in) * sizeof(int32_t);
@@ -163,6 +222,11 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::Pack(const Quanti
                             .scale_dtype = weight.scale_dtype,
                             .zero_points = weight.zero_points != nullptr,
                             .minimums = weight.minimums != nullptr};
+  if (weight.unit_groups > 0) {
+    layout.scale_dtype = DType::kInt8;
+    // A part may begin between the columns that share a unit.
+    layout.run = std::gcd(weight.unit_groups * weight.group, part.in_begin) / group;
+  }
   layout.zero = layout.code_bias() + (layout.zero_points ? 0 : weight.zero_point);
   const int64_t panels = PanelsOf(out);
   BATON_ASSIGN_OR_RETURN(auto data,
@@ -173,13 +237,9 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::Pack(const Quanti
       new QuantizedWeight(out, layout, std::move(data), std::move(input_of)));
   ParallelItems(threads, panels, [&](int64_t panel, int) {
     std::memset(packed->panel(panel), 0, static_cast<size_t>(layout.panel_bytes()));
-    const int64_t rows = std::min(kPanelWidth, out - panel * kPanelWidth);
-    for (int64_t g = 0; g < layout.groups; ++g) {
-      const int64_t begin = part.in_begin + g * group;
-      PackRecord(weight, layout, part.out_begin + panel * kPanelWidth, rows, begin,
-                 std::min(begin + group, part.in_end),
-                 packed->panel(panel) + g * layout.record_bytes());
-    }
+    const int64_t first = panel * kPanelWidth;
+    PanelPacker(weight, part, layout, part.out_begin + first, std::min(kPanelWidth, out - first))
+        .Pack(packed->panel(panel));
   });
   return packed;
 }

@@ -107,6 +107,7 @@ TEST_P(PackedImagesTest, AWeightOfIntegersIsItsImage) {
       {.bits = 8, .rows = 40, .cols = 96},
       {.bits = 4, .rows = 33, .cols = 128, .zero_points = true, .scale_dtype = DType::kF16},
       {.bits = 4, .rows = 48, .cols = 64, .scale_dtype = DType::kF32, .minimums = true},
+      {.bits = 4, .rows = 33, .cols = 256, .minimums = true, .unit_groups = 8},
       {.bits = 4, .rows = 16, .cols = 96, .shuffled = true, .zero_point = -3}};
   for (const QuantizedShape& shape : shapes) {
     SCOPED_TRACE(std::to_string(shape.bits) + " bits, " + std::to_string(shape.rows) + " rows");
@@ -143,17 +144,18 @@ TEST_P(PackedImagesTest, AnImageOfIntegersThatIsNoneIsRefused) {
   const auto weight = backend_->PackQuantized(values.tensor(), {});
   ASSERT_TRUE(weight.ok()) << weight.status();
   const PackedImage image = images_->ImageOf(**weight);
-  ASSERT_EQ(image.form, "integers version 2 4 32 bfloat16 0 8 0");
+  ASSERT_EQ(image.form, "integers version 3 4 32 bfloat16 0 8 0 8");
   for (const char* form :
-       {"integers version 2", "integers version 2 4 32 bfloat16 0 8",
-        "integers version 1 4 32 bfloat16 0 8 0", "integers version 2 5 32 bfloat16 0 8 0",
-        "integers version 2 4 0 bfloat16 0 8 0", "integers version 2 4 -32 bfloat16 0 8 0",
-        "integers version 2 4 9223372036854775807 bfloat16 0 8 0",
-        "integers version 2 4 48 bfloat16 0 8 0", "integers version 2 4 32 fp8 0 8 0",
-        "integers version 2 4 32 bfloat16 0 70000 0", "integers version 2 4 32 int8 0 8 0",
-        "integers version 2 4 32 bfloat16 2 8 0", "integers version 2 4 32 bfloat16 0 8x 0",
-        "integers version 2 8 32 bfloat16 0 8 0", "integers version 2 4 64 bfloat16 0 8 0",
-        "integers version 2 4 32 float32 0 8 0"}) {
+       {"integers version 3", "integers version 3 4 32 bfloat16 0 8 0",
+        "integers version 2 4 32 bfloat16 0 8 0 8", "integers version 3 5 32 bfloat16 0 8 0 8",
+        "integers version 3 4 0 bfloat16 0 8 0 8", "integers version 3 4 -32 bfloat16 0 8 0 8",
+        "integers version 3 4 9223372036854775807 bfloat16 0 8 0 8",
+        "integers version 3 4 48 bfloat16 0 8 0 8", "integers version 3 4 32 fp8 0 8 0 8",
+        "integers version 3 4 32 bfloat16 0 70000 0 8", "integers version 3 4 32 int8 0 8 0 1",
+        "integers version 3 4 32 bfloat16 2 8 0 8", "integers version 3 4 32 bfloat16 0 8x 0 8",
+        "integers version 3 8 32 bfloat16 0 8 0 8", "integers version 3 4 64 bfloat16 0 8 0 8",
+        "integers version 3 4 32 float32 0 8 0 8", "integers version 3 4 32 bfloat16 0 8 0 4",
+        "integers version 3 4 32 int8 0 8 0 0", "integers version 3 4 32 int8 0 8 0 -8"}) {
     PackedImage other = image;
     other.form = form;
     EXPECT_TRUE(absl::IsInvalidArgument(Refusal(other, 32, 64))) << form;
@@ -171,7 +173,7 @@ TEST_P(PackedImagesTest, AnImageOfIntegersThatIsNoneIsRefused) {
 TEST_P(PackedImagesTest, TheLayoutNamesInstructionSetAndKernel) {
   const std::string layout = images_->layout();
   EXPECT_THAT(layout, HasSubstr(backend_->info().isa));
-  EXPECT_THAT(layout, HasSubstr("integers version 2"));
+  EXPECT_THAT(layout, HasSubstr("integers version 3"));
   for (const Way& other : CpuWays()) {
     if (other.isa == GetParam().isa) continue;
     EXPECT_NE(Make(other)->packed_images()->layout(), layout) << other.name();

@@ -22,6 +22,9 @@ struct QuantizedShape {
   bool shuffled = false;  // columns take their inputs in another order
   bool minimums = false;
   int16_t zero_point = 0;  // of all groups, without zero_points
+  // Groups whose scales and minimums share a unit: they are integers times that, whatever
+  // scale_dtype says.
+  int64_t unit_groups = 0;
 };
 
 // A random weight with its memory. All codes of its bits occur, and scales are exact in their type.
@@ -48,7 +51,15 @@ class RandomQuantized {
                    : shape.scale_dtype == DType::kF16 ? FloatFromF16(F16FromFloat(exact))
                                                       : exact * 1.0000001f;
       zeros_[i] = static_cast<int16_t>(below(2 * half + 1) - half);
-      minimums_.push_back(static_cast<float>(below(4096) - 2048) / 4096.0f);
+      // Eight bits, which every type keeps.
+      minimums_.push_back(static_cast<float>(below(256) - 128) / 256.0f);
+    }
+    if (shape.unit_groups > 0) {
+      MakeSteps(shape.unit_groups, random, scale_steps_, scales_);
+      MakeSteps(shape.unit_groups, random, minimum_steps_, minimums_);
+      tensor_.unit_groups = shape.unit_groups;
+      tensor_.scale_steps = {scale_steps_.steps.data(), scale_steps_.units.data()};
+      tensor_.minimum_steps = {minimum_steps_.steps.data(), minimum_steps_.units.data()};
     }
     input_of_.resize(static_cast<size_t>(shape.cols));
     std::iota(input_of_.begin(), input_of_.end(), 0);
@@ -64,11 +75,29 @@ class RandomQuantized {
   const QuantizedTensor& tensor() const { return tensor_; }
 
  private:
+  struct Steps {
+    std::vector<int8_t> steps;
+    std::vector<uint16_t> units;
+  };
+  // Fills `numbers` with products of integers of eight bits and units, smallest ones of fp16 too.
+  static void MakeSteps(int64_t unit_groups, std::mt19937& random, Steps& steps,
+                        std::vector<float>& numbers) {
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (i % static_cast<size_t>(unit_groups) == 0) {
+        steps.units.push_back(static_cast<uint16_t>(random() % 0x2000));  // below 2^-7
+      }
+      steps.steps.push_back(static_cast<int8_t>(random() % 256));
+      numbers[i] = FloatFromF16(steps.units.back()) * static_cast<float>(steps.steps.back());
+    }
+  }
+
   QuantizedTensor tensor_;
   std::vector<int8_t> codes_;
   std::vector<float> scales_;
   std::vector<int16_t> zeros_;
   std::vector<float> minimums_;
+  Steps scale_steps_;
+  Steps minimum_steps_;
   std::vector<int32_t> input_of_;
 };
 

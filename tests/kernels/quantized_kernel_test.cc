@@ -31,7 +31,8 @@ TEST(QuantizedKernelTest, EveryInstructionSetHasTheReferencesBits) {
                                       .group = group,
                                       .zero_points = zeros,
                                       .shuffled = group == 64,
-                                      .minimums = group != 128};
+                                      .minimums = group != 128,
+                                      .unit_groups = group == 32 ? 5 : 0};
         const RandomQuantized weight(shape);
         for (int64_t rows = 1; rows <= 19; ++rows) {
           TestMatrix x = TestMatrix::Random(DType::kF32, rows, shape.cols, 3);

@@ -35,7 +35,8 @@ class QuantizedTest : public testing::TestWithParam<Way> {
                  << rows << " rows, " << shape.rows << " x " << shape.cols << " of " << shape.bits
                  << " bits in groups of " << shape.group << ", zero points " << shape.zero_points
                  << ", minimums " << shape.minimums << ", zero point " << shape.zero_point
-                 << ", shuffled " << shape.shuffled << ", scales " << Name(shape.scale_dtype));
+                 << ", shuffled " << shape.shuffled << ", scales " << Name(shape.scale_dtype)
+                 << ", units " << shape.unit_groups);
     const RandomQuantized weight(shape);
     const TestMatrix bias_values = TestMatrix::Random(DType::kF32, 1, shape.rows, 2);
     std::vector<TestMatrix> results;
@@ -82,6 +83,37 @@ TEST_P(QuantizedTest, MinimumsAreTakenOffWithEveryKindOfZeroPoint) {
               {.out_begin = 2, .in_begin = 32}, rows, DType::kF32);
     }
   }
+}
+
+// Scales and minimums as GGUF's K types have them, with parts that begin between the columns of a
+// unit and rows that end between them.
+TEST_P(QuantizedTest, IntegersTimesUnitsScaleAsTheReference) {
+  for (const int bits : {4, 8}) {
+    for (const int64_t group : {16, 32}) {
+      for (const bool minimums : {false, true}) {
+        const QuantizedShape shape = {.bits = bits,
+                                      .rows = 33,
+                                      .cols = 768,
+                                      .group = group,
+                                      .minimums = minimums,
+                                      .unit_groups = 256 / group};
+        for (const int64_t rows : {1, 3, 4, 13, 30}) {
+          Compare(shape, {}, rows, DType::kF32);
+          Compare(shape, {.out_begin = 3, .in_begin = 256}, rows, DType::kF32);
+          Compare(shape, {.in_begin = 64, .in_end = 736}, rows, DType::kF32);
+          Compare(shape, {.in_begin = 16, .in_end = 272}, rows, DType::kF32);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(QuantizedTest, IntegersTimesUnitsTakeTheirOwnRoom) {
+  const RandomQuantized weight(
+      {.bits = 4, .rows = 64, .cols = 1024, .minimums = true, .unit_groups = 8});
+  const auto packed = backend_->PackQuantized(weight.tensor(), {});
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_EQ((*packed)->bytes(), static_cast<size_t>(64 * 1024 / 2 + 64 * 32 * 2 + 64 * 4 * 4));
 }
 
 TEST_P(QuantizedTest, MatMulEqualsReferenceForEveryNumberOfRows) {

@@ -99,6 +99,7 @@ absl::StatusOr<WorkerBuild> ReckonWorker(const ModelUse& model, const Hardware& 
                      {.max_tokens = std::max(model.max_num_batched_tokens, kMostSequences),
                       .max_samples = kMostSequences});
   if (hardware.device == "cuda") {
+    need.weights += WiderScaleBytes(model.config, shape);
     need.activations += WideningBytes(model.config, shape, model.compute_dtype);
   }
   const kernels::KvLayout layout =

@@ -259,6 +259,7 @@ std::optional<QuantizationConfig> ReadQuantization(const GgufFile& file, int32_t
   const std::vector<std::vector<const char*>> joined = {
       {"attn_q", "attn_k", "attn_v"}, {"attn_output"}, {"ffn_gate", "ffn_up"}, {"ffn_down"}};
   double bytes = 0;
+  double gpu_bytes = 0;
   double weights = 0;
   for (int32_t layer = 0; layer < layers; ++layer) {
     for (const std::vector<const char*>& names : joined) {
@@ -272,10 +273,12 @@ std::optional<QuantizationConfig> ReadQuantization(const GgufFile& file, int32_t
         elements += static_cast<double>(tensor->shape[0]) * static_cast<double>(tensor->shape[1]);
       }
       bytes += elements * BytesPerWeight(JoinForms(types));
+      gpu_bytes += elements * GpuBytesPerWeight(JoinForms(types));
       weights += elements;
     }
   }
   config.bytes_per_weight = weights > 0 ? bytes / weights : 2;
+  config.gpu_bytes_per_weight = weights > 0 ? gpu_bytes / weights : 2;
   return config;
 }
 

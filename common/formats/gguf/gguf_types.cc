@@ -7,11 +7,13 @@
 namespace baton {
 namespace {
 
+constexpr int64_t kInt8 = 1;
 constexpr int64_t kF16 = 2;
 constexpr int64_t kF32 = 4;
+constexpr int64_t kSuperBlock = 256;
 
-// A block of the K types has a scale of its own for each group, made of one in fp16 and a small
-// integer: the product is kept, in fp32.
+// A block of the K types has a scale of its own for each group, made of one in fp16, the unit, and
+// a small integer.
 constexpr GgufTensorType kTypes[] = {
     {0, "F32", 1, 4},
     {1, "F16", 1, 2},
@@ -21,9 +23,9 @@ constexpr GgufTensorType kTypes[] = {
     {6, "Q5_0", 32, 22, {8, 32, false, kF16}},
     {7, "Q5_1", 32, 24, {8, 32, true, kF16}},
     {8, "Q8_0", 32, 34, {8, 32, false, kF16}},
-    {12, "Q4_K", 256, 144, {4, 32, true, kF32}},
-    {13, "Q5_K", 256, 176, {8, 32, true, kF32}},
-    {14, "Q6_K", 256, 210, {8, 16, false, kF32}},
+    {12, "Q4_K", 256, 144, {4, 32, true, kInt8, kSuperBlock}},
+    {13, "Q5_K", 256, 176, {8, 32, true, kInt8, kSuperBlock}},
+    {14, "Q6_K", 256, 210, {8, 16, false, kInt8, kSuperBlock}},
     {9, "Q8_1"},
     {10, "Q2_K"},
     {11, "Q3_K"},
@@ -84,14 +86,28 @@ GgufForm JoinForms(std::span<const GgufTensorType* const> types) {
     joined.bits = mixed ? 8 : std::max(joined.bits, form.bits);
     joined.group = std::min(joined.group, form.group);
     joined.minimums = joined.minimums || form.minimums;
-    joined.scale_bytes = std::max(joined.scale_bytes, form.scale_bytes);
+    if (joined.unit != form.unit) {
+      // Only fp32 holds the scales of both.
+      joined.unit = 0;
+      joined.scale_bytes = kF32;
+    }
   }
   return joined;
 }
 
 double BytesPerWeight(const GgufForm& form) {
   if (form.bits == 0) return 2;
-  const int64_t of_group = form.scale_bytes + (form.minimums ? kF32 : 0);
+  const double numbers = form.minimums ? 2 : 1;  // of a group
+  double bytes = form.bits / 8.0;
+  bytes += numbers * static_cast<double>(form.scale_bytes) / static_cast<double>(form.group);
+  if (form.unit > 0) bytes += numbers * static_cast<double>(kF16) / static_cast<double>(form.unit);
+  return bytes;
+}
+
+double GpuBytesPerWeight(const GgufForm& form) {
+  if (form.bits == 0) return 2;
+  const int64_t scale = form.unit > 0 ? kF32 : form.scale_bytes;
+  const int64_t of_group = scale + (form.minimums ? kF32 : 0);
   return form.bits / 8.0 + static_cast<double>(of_group) / static_cast<double>(form.group);
 }
 

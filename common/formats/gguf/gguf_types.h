@@ -13,7 +13,8 @@ struct GgufForm {
   int bits = 0;             // 4 or 8; 0: it is kept as floats
   int64_t group = 0;        // columns that share a scale and a minimum
   bool minimums = false;    // integers have no sign, and there are minimums
-  int64_t scale_bytes = 0;  // 2: fp16 holds every scale
+  int64_t scale_bytes = 0;  // of a scale or minimum; 2: fp16 holds them, 1: integers times units
+  int64_t unit = 0;         // columns whose integers share a unit in fp16
 };
 
 // A type of the elements of a GGUF tensor. They come in blocks, whose bytes also hold what scales
@@ -41,7 +42,9 @@ std::string ReadableGgufTypes();
 // The form that holds the elements of all these types exactly, for matrices that are multiplied as
 // one.
 GgufForm JoinForms(std::span<const GgufTensorType* const> types);
-// What an element takes in memory; floats count as 16 bits.
+// What an element takes in a CPU's memory; floats count as 16 bits. GPUs keep minimums, and scales
+// that have units, in fp32.
 double BytesPerWeight(const GgufForm& form);
+double GpuBytesPerWeight(const GgufForm& form);
 
 }  // namespace baton

@@ -24,14 +24,17 @@ using kernels::DType;
 constexpr int64_t kGgufRowsOfPiece = 64;  // that a thread unpacks at a time
 constexpr int64_t kSmallBlock = 32;
 constexpr int64_t kSuperBlock = 256;
+constexpr int64_t kScalesOfK6 = 192;  // where they begin in a block
+constexpr int64_t kUnitOfK6 = 208;
 
 int Byte(const std::byte* at) { return std::to_integer<int>(*at); }
 
-float Half(const std::byte* at) {
+uint16_t HalfBits(const std::byte* at) {
   uint16_t bits = 0;
   std::memcpy(&bits, at, sizeof(bits));
-  return kernels::FloatFromF16(bits);
+  return bits;
 }
+float Half(const std::byte* at) { return kernels::FloatFromF16(HalfBits(at)); }
 
 uint32_t Word(const std::byte* at) {
   uint32_t bits = 0;
@@ -84,6 +87,16 @@ ScaleAndMinimum SixBits(const std::byte* bytes, int group) {
           both >> 4 | (Byte(bytes + group) >> 6 << 4)};
 }
 
+void UnpackSteps45(const std::byte* block, const GgufSteps& to) {
+  to.scale_units[0] = HalfBits(block);
+  to.minimum_units[0] = HalfBits(block + 2);
+  for (int group = 0; group < 8; ++group) {
+    const ScaleAndMinimum six = SixBits(block + 4, group);
+    to.scales[group] = static_cast<int8_t>(six.scale);
+    to.minimums[group] = static_cast<int8_t>(six.minimum);
+  }
+}
+
 // [d][dmin][scales and minimums][32 bytes of fifth bits, only of five][256 times four bits]. Groups
 // of 32 follow each other; two of them share 32 bytes, the first has the low halves.
 void UnpackK45(const std::byte* block, bool five, const GgufRow& to) {
@@ -106,8 +119,8 @@ void UnpackK45(const std::byte* block, bool five, const GgufRow& to) {
 // [128 bytes of low halves][64 bytes of two high bits][16 scales with a sign][d], in two halves of
 // 128 elements, each of four runs of 32.
 void UnpackK6(const std::byte* block, const GgufRow& to) {
-  const std::byte* scales = block + 192;
-  const float d = Half(block + 208);
+  const std::byte* scales = block + kScalesOfK6;
+  const float d = Half(block + kUnitOfK6);
   for (int group = 0; group < 16; ++group) {
     to.scales[group] = d * static_cast<float>(static_cast<int8_t>(Byte(scales + group)));
   }
@@ -188,6 +201,23 @@ void UnpackGgufRow(const GgufTensorType& type, const std::byte* blocks, int64_t 
                 {.codes = to.codes + block * type.block,
                  .scales = to.scales + block * groups,
                  .minimums = to.minimums + block * groups});
+  }
+}
+
+void UnpackGgufSteps(const GgufTensorType& type, const std::byte* blocks, int64_t cols,
+                     const GgufSteps& to) {
+  const int64_t groups = type.block / type.form.group;
+  for (int64_t i = 0; i < cols / type.block; ++i) {
+    const std::byte* block = blocks + i * type.bytes;
+    if (type.form.minimums) {
+      UnpackSteps45(block, {.scales = to.scales + i * groups,
+                            .minimums = to.minimums + i * groups,
+                            .scale_units = to.scale_units + i,
+                            .minimum_units = to.minimum_units + i});
+    } else {
+      std::memcpy(to.scales + i * groups, block + kScalesOfK6, static_cast<size_t>(groups));
+      to.scale_units[i] = HalfBits(block + kUnitOfK6);
+    }
   }
 }
 

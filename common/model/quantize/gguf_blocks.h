@@ -19,10 +19,23 @@ struct GgufRow {
   float* minimums = nullptr;  // [cols / group], written only for types that have them
 };
 
+// The same scales and minimums as integers, one for each group, times fp16 units, one for each
+// GgufForm::unit columns.
+struct GgufSteps {
+  int8_t* scales = nullptr;
+  int8_t* minimums = nullptr;  // these and their units likewise
+  uint16_t* scale_units = nullptr;
+  uint16_t* minimum_units = nullptr;
+};
+
 // Unpacks one row of a matrix of integers, whose blocks begin at `blocks`. Every element stands for
 // what gguf.quants.dequantize, of the Python package that defines the format, gives.
 void UnpackGgufRow(const GgufTensorType& type, const std::byte* blocks, int64_t cols,
                    const GgufRow& to);
+
+// Unpacks what scales and minimums of such a row, of a type that has units, are made of.
+void UnpackGgufSteps(const GgufTensorType& type, const std::byte* blocks, int64_t cols,
+                     const GgufSteps& to);
 
 // Writes the values of rows [begin, end) of a matrix [.., cols] of any readable type to `out`,
 // dense, rounded to `dtype`. INVALID_ARGUMENT, naming the tensor, where a scale is no finite

@@ -52,6 +52,31 @@ bool UnpackInto(const BlockRange& range, int64_t row, const GgufRow& to, std::ve
   return finite;
 }
 
+// The integers of scales and minimums, for every group of the form. Those of types without minimums
+// stay as they are.
+void UnpackSteps(const BlockRange& range, const GgufSteps& to) {
+  const GgufTensorType& type = *range.type;
+  const int64_t groups = range.cols / range.form.group;
+  const int64_t units = range.cols / range.form.unit;
+  const int64_t repeat = type.form.group / range.form.group;
+  const int64_t row_bytes = range.cols / type.block * type.bytes;
+  std::vector<int8_t> scales(static_cast<size_t>(groups / repeat));
+  std::vector<int8_t> minimums(scales.size());
+  for (int64_t i = 0; i < range.end - range.begin; ++i) {
+    const int64_t row = range.tensor->StoredRow(range.begin + i);
+    UnpackGgufSteps(type, range.tensor->data.data() + row * row_bytes, range.cols,
+                    {.scales = scales.data(),
+                     .minimums = minimums.data(),
+                     .scale_units = to.scale_units + i * units,
+                     .minimum_units = to.minimum_units + i * units});
+    for (int64_t group = 0; group < groups; ++group) {
+      const auto from = static_cast<size_t>(group / repeat);
+      to.scales[i * groups + group] = scales[from];
+      if (type.form.minimums) to.minimums[i * groups + group] = minimums[from];
+    }
+  }
+}
+
 bool UnpackRange(const BlockRange& range, const GgufRow& to) {
   const int64_t groups = range.cols / range.form.group;
   const int64_t count = range.end - range.begin;
@@ -93,6 +118,11 @@ absl::StatusOr<kernels::QuantizedTensor> QuantizedReader::ReadGguf(const WeightI
   codes_.resize(static_cast<size_t>(tensor_.rows * tensor_.cols));
   scales_.resize(static_cast<size_t>(tensor_.rows * groups));
   minimums_.resize(form.minimums ? scales_.size() : 0);
+  const int64_t units = form.unit > 0 ? item.cols / form.unit : 0;  // of a row
+  for (Steps* steps : {&scale_steps_, &minimum_steps_}) {
+    steps->steps.assign(form.unit > 0 ? scales_.size() : 0, 0);
+    steps->units.assign(static_cast<size_t>(tensor_.rows * units), 0);
+  }
   int64_t row = 0;
   for (BlockRange& range : ranges) {
     range.form = form;
@@ -100,11 +130,22 @@ absl::StatusOr<kernels::QuantizedTensor> QuantizedReader::ReadGguf(const WeightI
                         .scales = scales_.data() + row * groups,
                         .minimums = form.minimums ? minimums_.data() + row * groups : nullptr};
     if (!UnpackRange(range, to)) return NoFiniteScale(*range.tensor);
+    if (form.unit > 0) {
+      UnpackSteps(range, {.scales = scale_steps_.steps.data() + row * groups,
+                          .minimums = minimum_steps_.steps.data() + row * groups,
+                          .scale_units = scale_steps_.units.data() + row * units,
+                          .minimum_units = minimum_steps_.units.data() + row * units});
+    }
     row += range.end - range.begin;
   }
   tensor_.codes = codes_.data();
   tensor_.scales = scales_.data();
   tensor_.scale_dtype = form.scale_bytes == 2 ? kernels::DType::kF16 : kernels::DType::kF32;
+  if (form.unit > 0) {
+    tensor_.unit_groups = form.unit / form.group;
+    tensor_.scale_steps = {scale_steps_.steps.data(), scale_steps_.units.data()};
+    tensor_.minimum_steps = {minimum_steps_.steps.data(), minimum_steps_.units.data()};
+  }
   if (form.minimums) {
     tensor_.minimums = minimums_.data();
     if (form.bits == 4) tensor_.zero_point = -kUnsignedHalf;

@@ -41,6 +41,13 @@ class QuantizedReader final {
   std::vector<float> scales_;
   std::vector<int16_t> zero_points_;
   std::vector<float> minimums_;
+  // What scales and minimums are made of, where a form has units.
+  struct Steps {
+    std::vector<int8_t> steps;
+    std::vector<uint16_t> units;
+  };
+  Steps scale_steps_;
+  Steps minimum_steps_;
   std::vector<int32_t> order_;
 };
 

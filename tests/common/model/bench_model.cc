@@ -1,12 +1,12 @@
 // Load, memory, prefill and decode of one model, beside the machine's limits measured in the same
 // run.
 //   bench_model [--threads N[,N...]] [--load-only] [--device cpu|cuda] [--dtype D]
-//               [--quantization none|fp8] [--load-cache DIR] [--sweep] [--json] [DIR]
-// Without DIR, or where nothing is there, it makes one of random weights in bf16: a Llama of 430 M
-// parameters, for a GPU of the shape of Llama-3.1-8B (16 GB). With more than one number of threads,
-// each has a run of its own, and a table shows how the figures scale. --json: a last line of
-// figures. --sweep: steps of many sizes in place of the usual few, which `baton sim fit` fits its
-// costs to.
+//               [--quantization none|fp8] [--load-cache DIR] [--sweep] [--json] [DIR|FILE.gguf]
+// Without a model, or where nothing is there, it makes one of random weights in bf16: a Llama of
+// 430 M parameters, for a GPU of the shape of Llama-3.1-8B (16 GB). With more than one number of
+// threads, each has a run of its own, and a table shows how the figures scale. --json: a last line
+// of figures. --sweep: steps of many sizes in place of the usual few, which `baton sim fit` fits
+// its costs to.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -180,7 +180,7 @@ void PrintMemory(const char* when) {
 // Loads `dir` and prints time and memory beside their limits; null when it does not load.
 std::unique_ptr<LoadedModel> Load(const std::string& dir, const Options& given,
                                   nlohmann::json* figures) {
-  const std::string weights = dir + "/model.safetensors";
+  const std::string weights = dir.ends_with(".gguf") ? dir : dir + "/model.safetensors";
   ModelOptions options = given.model;
   const int threads = options.threads;
   (void)ReadBytesPerSecond(weights, threads);  // into the page cache
@@ -256,8 +256,7 @@ absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json*
   }
   if (!options.on_gpu()) {
     timing.Prefill(1, 512);
-    timing.Decode(1, 256);
-    timing.Decode(32, 256);
+    for (const int32_t batch : {1, 8, 32}) timing.Decode(batch, 256);
     timing.EosFigures(64, timing.Decode(64, 128));
     return absl::OkStatus();
   }
@@ -309,7 +308,7 @@ int Main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "usage: bench_model [--threads N[,N...]] [--load-only] [--device cpu|cuda] [--dtype D] "
-        "[--quantization none|fp8] [--load-cache DIR] [--sweep] [--json] [DIR]\n");
+        "[--quantization none|fp8] [--load-cache DIR] [--sweep] [--json] [DIR|FILE.gguf]\n");
     return 2;
   }
   if (options->on_gpu()) {

@@ -1,5 +1,6 @@
 #include "common/model/load_memory.h"
 
+#include "common/model/footprint.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -71,6 +72,19 @@ TEST(MemoryNeedTest, IntegersNeedRoomToBeWidenedOnAGpu) {
   config.tied_embeddings = true;
   EXPECT_EQ(room(1), 2.0 * 28672 * 4096);
   EXPECT_EQ(room(4), 2.0 * 28672 / 4 * 4096);
+}
+
+TEST(MemoryNeedTest, ScalesOfGgufTakeMoreOnAGpu) {
+  ModelConfig config = Config();
+  const LocalShape shape = LocalShape::Of(config, 0, 2).value();
+  EXPECT_EQ(WiderScaleBytes(config, shape), 0);
+  config.quantization = QuantizationConfig{.bits = 4, .group = 128};
+  EXPECT_EQ(WiderScaleBytes(config, shape), 0);
+  config.quantization = QuantizationConfig{.format = QuantizationConfig::Format::kGguf,
+                                           .bytes_per_weight = 0.5,
+                                           .gpu_bytes_per_weight = 0.75};
+  EXPECT_EQ(WiderScaleBytes(config, shape),
+            0.25 * static_cast<double>(CountProjectionParameters(config)) / 2);
 }
 
 TEST(MemoryNeedTest, AnOutputProjectionThatMayBeIntegersIsWidenedToo) {

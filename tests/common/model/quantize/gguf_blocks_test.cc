@@ -2,6 +2,7 @@
 // (tests/golden/README.md).
 #include "common/model/quantize/gguf_blocks.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include "common/model/weight_source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/float_convert.h"
 #include "nlohmann/json.hpp"
 #include "tests/fakes/gguf_maker.h"
 #include "tests/fakes/scratch_folder.h"
@@ -80,8 +82,38 @@ INSTANTIATE_TEST_SUITE_P(Types, GgufBlocksTest,
                                            "Q6_K"),
                          [](const auto& test) { return test.param; });
 
+TEST(GgufFormTest, TakesTheBytesOfWhatScalesIt) {
+  struct Case {
+    const char* type;
+    double cpu;
+    double gpu;
+  };
+  for (const Case& c : {Case{"Q4_0", 0.5625, 0.5625}, Case{"Q4_1", 0.625, 0.6875},
+                        Case{"Q4_K", 0.578125, 0.75}, Case{"Q6_K", 1.0703125, 1.25}}) {
+    EXPECT_EQ(BytesPerWeight(FindGgufType(c.type)->form), c.cpu) << c.type;
+    EXPECT_EQ(GpuBytesPerWeight(FindGgufType(c.type)->form), c.gpu) << c.type;
+  }
+}
+
 // Matrices of several types that are multiplied as one keep every value.
-class JoinedBlocksTest : public ::testing::TestWithParam<std::vector<std::string>> {};
+class JoinedBlocksTest : public ::testing::TestWithParam<std::vector<std::string>> {
+ protected:
+  // Where all types have units, integers times these are the scales and minimums.
+  static void ExpectSteps(const kernels::QuantizedTensor& weight) {
+    const bool units = std::ranges::all_of(
+        GetParam(), [](const std::string& type) { return FindGgufType(type)->form.unit > 0; });
+    ASSERT_EQ(weight.unit_groups, units ? 256 / weight.group : 0);
+    for (int64_t i = 0; units && i < weight.rows * weight.groups(); ++i) {
+      ASSERT_EQ(Product(weight.scale_steps, i, weight.unit_groups), weight.scales[i]);
+      if (weight.minimums == nullptr) continue;
+      ASSERT_EQ(Product(weight.minimum_steps, i, weight.unit_groups), weight.minimums[i]);
+    }
+  }
+  static float Product(const kernels::GroupSteps& steps, int64_t index, int64_t unit_groups) {
+    return kernels::FloatFromF16(steps.units[index / unit_groups]) *
+           static_cast<float>(steps.steps[index]);
+  }
+};
 
 TEST_P(JoinedBlocksTest, HaveTheValuesOfEach) {
   constexpr int64_t kRows = 4;
@@ -133,10 +165,13 @@ TEST_P(JoinedBlocksTest, HaveTheValuesOfEach) {
       }
     }
   }
+  ExpectSteps(*joined);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, JoinedBlocksTest,
                          ::testing::Values(std::vector<std::string>{"Q4_K", "Q4_K", "Q6_K"},
+                                           std::vector<std::string>{"Q4_K", "Q5_K", "Q4_K"},
+                                           std::vector<std::string>{"Q6_K", "Q6_K", "Q6_K"},
                                            std::vector<std::string>{"Q4_0", "Q4_1", "Q4_0"},
                                            std::vector<std::string>{"Q4_0", "Q4_0", "Q4_0"},
                                            std::vector<std::string>{"Q4_K", "Q4_1", "Q4_K"},
