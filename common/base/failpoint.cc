@@ -26,7 +26,8 @@ struct Point {
   std::string state;
   uint64_t only_hit = 0;  // 0 = every hit
   Action action = Action::kStop;
-  int64_t delay_ms = 0;
+  std::chrono::microseconds delay{};          // once
+  std::chrono::microseconds delay_of_each{};  // unit
   uint64_t hits = 0;
 };
 
@@ -47,17 +48,25 @@ bool ParseNumber(std::string_view text, int64_t* out) {
   return result.ec == std::errc() && result.ptr == text.data() + text.size() && *out >= 0;
 }
 
+// What stands behind `name` in `text`; false when that is not how it begins.
+bool ParseSetting(std::string_view text, std::string_view name, int64_t* value) {
+  return text.starts_with(name) && ParseNumber(text.substr(name.size()), value);
+}
+
 bool ParseAction(std::string_view text, Point* point) {
-  constexpr std::string_view kDelay = "delay_ms=";
+  int64_t delay = 0;
   if (text == "stop") {
     point->action = Action::kStop;
   } else if (text == "exit") {
     point->action = Action::kExit;
   } else if (text == "abort") {
     point->action = Action::kAbort;
-  } else if (text.substr(0, kDelay.size()) == kDelay) {
+  } else if (ParseSetting(text, "delay_ms=", &delay)) {
     point->action = Action::kDelay;
-    return ParseNumber(text.substr(kDelay.size()), &point->delay_ms);
+    point->delay = std::chrono::milliseconds(delay);
+  } else if (ParseSetting(text, "delay_us_each=", &delay)) {
+    point->action = Action::kDelay;
+    point->delay_of_each = std::chrono::microseconds(delay);
   } else {
     return false;
   }
@@ -79,7 +88,7 @@ bool ParsePoint(std::string_view text, Point* point) {
   return !state.empty() && ParseAction(text.substr(colon + 1), point);
 }
 
-void Act(const Point& point) {
+void Act(const Point& point, int64_t units) {
   spdlog::warn("failpoint {} hit", point.state);
   switch (point.action) {
     case Action::kStop:
@@ -90,7 +99,7 @@ void Act(const Point& point) {
     case Action::kAbort:
       std::abort();
     case Action::kDelay:
-      std::this_thread::sleep_for(std::chrono::milliseconds(point.delay_ms));
+      std::this_thread::sleep_for(point.delay + units * point.delay_of_each);
       break;
   }
 }
@@ -106,7 +115,8 @@ absl::Status ArmFailpoints(std::string_view spec) {
     if (!ParsePoint(one, &point)) {
       return absl::InvalidArgumentError(
           "BATON_FAILPOINT has '" + std::string(one) +
-          "'; expected state[@hit]:stop|exit|abort|delay_ms=N, several with commas");
+          "'; expected state[@hit]:stop|exit|abort|delay_ms=N|delay_us_each=N, several with "
+          "commas");
     }
     points.push_back(std::move(point));
     spec = comma == std::string_view::npos ? std::string_view() : spec.substr(comma + 1);
@@ -123,7 +133,7 @@ void DisarmFailpoints() {
   armed.store(false, std::memory_order_relaxed);
 }
 
-void Failpoint(const char* state) {
+void Failpoint(const char* state, int64_t units) {
   if (!armed.load(std::memory_order_relaxed)) return;
   std::vector<Point> due;
   {
@@ -134,7 +144,7 @@ void Failpoint(const char* state) {
       if (point.only_hit == 0 || point.only_hit == point.hits) due.push_back(point);
     }
   }
-  for (const Point& point : due) Act(point);
+  for (const Point& point : due) Act(point, units);
 }
 
 }  // namespace baton::base

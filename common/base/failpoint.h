@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -10,7 +11,8 @@ namespace baton::base {
 //
 // BATON_FAILPOINT is a comma list of `state:action`; `state@N:action` acts on the Nth hit only (1 =
 // the first), otherwise every hit acts. Actions: `stop` (SIGSTOP to the whole process), `exit`
-// (exit code 86, nothing flushed), `abort`, `delay_ms=N` (the hitting thread sleeps).
+// (exit code 86, nothing flushed), `abort`, `delay_ms=N` (the hitting thread sleeps),
+// `delay_us_each=N` (it sleeps that long for each unit that the state counts).
 //
 // States of `baton-prefill`, in order of a request's life:
 //   accepted         the Prefill stream was accepted; nothing was admitted yet
@@ -36,7 +38,8 @@ namespace baton::base {
 //   preempted        the engine preempted a sequence
 //   finishing        Final is about to be sent
 // And of both:
-//   stepping         the engine is about to compute a step; a delay makes a slower device of it
+//   stepping         the engine is about to compute a step, whose units are tokens; a delay makes
+//                    a slower device of it
 //
 // Nothing is armed by default, and Failpoint() then costs one relaxed load.
 
@@ -45,7 +48,7 @@ namespace baton::base {
 absl::Status ArmFailpoints(std::string_view spec);
 void DisarmFailpoints();
 
-// Marks a state; acts if armed for it. Thread-safe.
-void Failpoint(const char* state);
+// Marks a state, of `units` things that it is about; acts if armed for it. Thread-safe.
+void Failpoint(const char* state, int64_t units = 1);
 
 }  // namespace baton::base

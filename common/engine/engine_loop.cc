@@ -228,7 +228,7 @@ bool EngineLoop::Submit(StepPlan plan, base::Instant begin) {
   if (!in_flight_.empty()) ++steps_overlapped_;
   in_flight_.push_back({std::move(plan), begin});
   watchdog_->Works();
-  base::Failpoint("stepping");
+  base::Failpoint("stepping", in_flight_.back().plan.num_tokens);
   const absl::Status submitted = runner_->Submit(in_flight_.back().plan);
   watchdog_->Works();
   if (submitted.ok()) return true;

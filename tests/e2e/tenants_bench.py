@@ -1,18 +1,25 @@
 """What a tenant of little load feels of one that sends three times what the service can answer. Prints, asserts nothing.
 
-  BATON_BIN=build/cpu/bin /usr/bin/python3 -B tests/e2e/tenants_bench.py [--model DIR] [--step-ms MS] [--rounds N]
-      [--seconds S] [--places N] [--tokens T]
+  BATON_BIN=build/cpu/bin /usr/bin/python3 -B tests/e2e/tenants_bench.py [--model DIR] [--device] [--step-ms MS]
+      [--token-us US] [--rounds N] [--seconds S] [--places N] [--input-tokens D] [--output-tokens D] [--serve FLAGS]
 
 Tenant a sends a tenth of the capacity, tenant b three times the capacity and may have half of the places. The capacity is
 measured first, by a closed loop of as many clients as there are places. Each round measures a alone and a beside b, in
-turns. --step-ms makes each step of the workers so many milliseconds longer, as on a slower device: then it is
-the device that the tenants share, and not the processors, on which router, workers and load generators compute, too.
+turns.
+
+As it is, router, workers and load generators all compute on this machine's processors, and b takes those from a. With
+--device the workers compute on a device of their own, as GPUs are: a step waits for --step-ms and for --token-us for each
+of its tokens, and the model is so small that computing it takes next to nothing. All else is the service that is shipped.
+The printed use of the processors says whether that is so: when it comes near all of them, it is they that were measured.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
+import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,22 +30,35 @@ from cluster import BIN
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
+def cpu_of(process):
+    """Seconds that a process and those that it started have computed, as far as they live."""
+    ticks = 0
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if str(process) in (stat.parent.name, fields[1]):
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Service:
     """`baton serve` with two workers, until the end of the block."""
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        flags = ["--port", "0", "--admin-port", "0", "--http-port", "0", "--eos-log", "off", "--load-cache", "off",
-                 "--log-level", "error",
-                 "--max-num-seqs", str(options.places), "--trust-tenant-header",
-                 "--tenant", f"b:max-running={options.places // 2}"]
-        environment = dict(os.environ)
-        if options.step_ms:
-            flags.append("--enable-failpoints")
-            environment["BATON_FAILPOINT"] = f"stepping:delay_ms={options.step_ms}"
+        flags = ["--port", "0", "--admin-port", "0", "--http-port", "0", "--eos-log", folder / "eos.jsonl",
+                 "--load-cache", "off", "--log-level", "error",
+                 "--max-num-seqs", options.places, "--trust-tenant-header",
+                 "--tenant", f"b:max-running={options.places // 2}", *shlex.split(options.serve)]
+        model, environment = options.model, dict(os.environ)
+        if options.device:
+            model = model or random_model(folder)
+            flags += ["--threads", "1", "--enable-failpoints"]
+            environment["BATON_FAILPOINT"] = (f"stepping:delay_ms={options.step_ms},"
+                                              f"stepping:delay_us_each={options.token_us}")
         with open(folder / "serve.log", "wb") as log:
-            self.process = subprocess.Popen([BIN / "baton", "serve", options.model, *flags], env=environment,
-                                            stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = subprocess.Popen(list(map(str, [BIN / "baton", "serve", model or ROOT / "models/demo", *flags])),
+                                            env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def __enter__(self):
         line = self.process.stdout.readline()
@@ -56,9 +76,25 @@ class Service:
         out = self.folder / f"{tenant}.json"
         out.unlink(missing_ok=True)
         command = [BIN / "baton", "bench", "--server", self.address, "--runs", "1", "--eos", "mask",
-                   "--input-tokens", self.options.tokens, "--output-tokens", self.options.tokens,
+                   "--input-tokens", self.options.input_tokens, "--output-tokens", self.options.output_tokens,
                    "--as-tenant", tenant, "--out", out, *load]
         return subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), out
+
+    def cpu(self):
+        """Seconds that the service and the loads that have ended have computed."""
+        loads = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return cpu_of(self.process.pid) + loads.ru_utime + loads.ru_stime
+
+    def summaries(self):
+        """What the router tells of every request that it has served, once it has ended."""
+        with open(self.folder / "eos.jsonl.requests.jsonl") as lines:
+            return [json.loads(line) for line in lines]
+
+
+def random_model(folder):
+    subprocess.run([BIN / "baton", "model", "make-random", folder / "model", "--layers", "1"], check=True,
+                   stdout=subprocess.DEVNULL)
+    return folder / "model"
 
 
 def finish(run):
@@ -70,12 +106,29 @@ def finish(run):
     return json.loads(out.read_text())
 
 
-def times(figures):
-    """Times to first token of the requests that were answered, in ms."""
-    return sorted(1e3 * seconds for seconds in figures["ttfts"] if seconds)
+class Side:
+    """What a felt in one of the two cases."""
+
+    def __init__(self):
+        self.ttfts, self.spans, self.failed, self.refused_of_b = [], [], 0, 0
+
+    def told(self):
+        return f"{told(self.ttfts)}, {self.failed} failed"
+
+    def summaries(self, requests):
+        """Those of a's requests."""
+        return [request for request in requests if request["tenant"] == "a" and not request["error"]
+                and any(begin <= request["timestamp"] <= end for begin, end in self.spans)]
+
+    def add(self, other):
+        self.ttfts += other.ttfts
+        self.spans += other.spans
+        self.failed += other.failed
+        self.refused_of_b += other.refused_of_b
 
 
 def at(values, share):
+    values = sorted(values)
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
@@ -83,34 +136,68 @@ def told(values):
     return f"{len(values)} requests, median {at(values, .5):.1f} ms, p99 {at(values, .99):.1f} ms"
 
 
+def measure_a(service, load):
+    side, begin = Side(), time.time()
+    figures = finish(service.bench("a", *load))
+    side.spans = [(begin, time.time())]
+    side.ttfts = [1e3 * seconds for seconds in figures["ttfts"] if seconds]
+    side.failed = figures["failed"]
+    return side
+
+
+def measure_round(number, service, options, capacity):
+    load = ["--rate", f"{capacity / 10:.3f}", "--duration", f"{options.seconds}s"]
+    alone = measure_a(service, [*load, "--seed", 2 * number])
+    began, computed = time.monotonic(), service.cpu()
+    flood = service.bench("b", "--rate", f"{3 * capacity:.3f}", "--duration", f"{options.seconds + 4}s",
+                          "--seed", 1000 + number)
+    time.sleep(2)
+    beside = measure_a(service, [*load, "--seed", 2 * number + 1])
+    beside.refused_of_b = finish(flood)["failed"]
+    cores = (service.cpu() - computed) / (time.monotonic() - began)
+    print(f"round {number}: alone {alone.told()}; beside b {beside.told()}; of b {beside.refused_of_b} were refused; "
+          f"{cores:.2f} of {os.cpu_count()} cores were used beside b", flush=True)
+    return alone, beside
+
+
 def measure(service, options):
     clients = options.places
     capacity = finish(service.bench("a", "--concurrency", clients, "--requests", 20 * clients))["request_throughput"]
     print(f"capacity {capacity:.1f} requests/s", flush=True)
-    load = ["--rate", f"{capacity / 10:.3f}", "--duration", f"{options.seconds}s"]
-    alone, beside = [], []
+    alone, beside = Side(), Side()
     for number in range(options.rounds):
-        quiet = finish(service.bench("a", *load, "--seed", 2 * number))
-        flood = service.bench("b", "--rate", f"{3 * capacity:.3f}", "--duration", f"{options.seconds + 4}s")
-        time.sleep(2)
-        crowded = finish(service.bench("a", *load, "--seed", 2 * number + 1))
-        refused = finish(flood)["failed"]
-        print(f"round {number}: alone {told(times(quiet))}; beside b {told(times(crowded))}, {crowded['failed']} failed; "
-              f"of b {refused} were refused", flush=True)
-        alone += times(quiet)
-        beside += times(crowded)
-    return sorted(alone), sorted(beside)
+        for side, more in zip((alone, beside), measure_round(number, service, options, capacity)):
+            side.add(more)
+    return alone, beside
+
+
+def tell_parts(name, requests):
+    """Where the time to first token went, as the router saw it."""
+    timings = [request["timings_ms"] for request in requests]
+    for part, what in (("queue", "until its prompt was begun"), ("prefill", "from then to the first token"),
+                       ("ttft", "together, at the router")):
+        print(f"  {name}, {what}: {told([timing[part] for timing in timings])}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--model", default=str(ROOT / "models/demo"))
-    for name, value in (("step-ms", 0), ("rounds", 3), ("seconds", 60), ("places", 16), ("tokens", 64)):
+    parser.add_argument("--model")
+    parser.add_argument("--device", action="store_true")
+    for name, value in (("step-ms", 12), ("token-us", 50), ("rounds", 3), ("seconds", 60), ("places", 16)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--input-tokens", default="64")
+    parser.add_argument("--output-tokens", default="64")
+    parser.add_argument("--serve", default="", help="further flags of `baton serve`, in one word")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Service(options, pathlib.Path(folder)) as service:
-        alone, beside = measure(service, options)
-    print(f"all: alone {told(alone)}; beside b {told(beside)}; p99 {at(beside, .99) / at(alone, .99):.2f} times that alone")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        with Service(options, folder) as service:
+            alone, beside = measure(service, options)
+        requests = service.summaries()
+        print(f"all: alone {alone.told()}; beside b {beside.told()}; "
+              f"p99 {at(beside.ttfts, .99) / at(alone.ttfts, .99):.2f} times that alone")
+        tell_parts("alone", alone.summaries(requests))
+        tell_parts("beside b", beside.summaries(requests))
 
 
 if __name__ == "__main__":

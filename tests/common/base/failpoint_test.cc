@@ -12,16 +12,17 @@ namespace {
 class FailpointTest : public testing::Test {
  protected:
   ~FailpointTest() override { base::DisarmFailpoints(); }
-  static std::chrono::nanoseconds TimeOf(const char* state) {
+  static std::chrono::nanoseconds TimeOf(const char* state, int64_t units = 1) {
     const auto begin = std::chrono::steady_clock::now();
-    base::Failpoint(state);
+    base::Failpoint(state, units);
     return std::chrono::steady_clock::now() - begin;
   }
 };
 
 TEST_F(FailpointTest, RefusesMalformedSpecs) {
   for (const char* spec : {"reserved", "reserved:", ":stop", "reserved:jump",
-                           "reserved:delay_ms=", "reserved:delay_ms=-1", "reserved@0:stop",
+                           "reserved:delay_ms=", "reserved:delay_ms=-1",
+                           "reserved:delay_us_each=", "reserved:delay_us_each=x", "reserved@0:stop",
                            "reserved@x:stop", "reserved:stop,,", "a:stop,b"}) {
     EXPECT_FALSE(base::ArmFailpoints(spec).ok()) << spec;
   }
@@ -33,6 +34,12 @@ TEST_F(FailpointTest, ActsInItsStateOnly) {
   EXPECT_LT(TimeOf("decoding"), std::chrono::milliseconds(300));
   base::DisarmFailpoints();
   EXPECT_LT(TimeOf("reserved"), std::chrono::milliseconds(300));
+}
+
+TEST_F(FailpointTest, DelaysOnceAndForEachUnit) {
+  ASSERT_TRUE(base::ArmFailpoints("stepping:delay_ms=100,stepping:delay_us_each=1000").ok());
+  EXPECT_GE(TimeOf("stepping", 200), std::chrono::milliseconds(300));
+  EXPECT_LT(TimeOf("stepping"), std::chrono::milliseconds(300));
 }
 
 TEST_F(FailpointTest, CountsHits) {
