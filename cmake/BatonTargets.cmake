@@ -39,10 +39,21 @@ endfunction()
 # baton_test(NAME [SERIAL] SOURCES a_test.cc ... DEPS target ... [LABELS unit|process|sim ...] [TIMEOUT seconds])
 # One GoogleTest binary and one ctest entry. The default label is "unit". Target LABEL_tests builds all
 # tests of a label. SERIAL says that one thread at a time runs what is tested, or those of OpenMP, whose barriers
-# ThreadSanitizer does not see: it finds nothing there, and its presets leave these tests out.
+# ThreadSanitizer does not see: it finds nothing there, and its presets leave these tests out. (The threads that load
+# a model are what load_cache_test and model_test test.)
+#
+# CI runs most unit tests once, under AddressSanitizer: BATON_UNIT_TESTS=shipped leaves them out of the build without
+# sanitizers, except in folders that set BATON_TEST_SHIPPED.
+set(BATON_UNIT_TESTS all CACHE STRING "all, or shipped: without those that preset cpu-asan is enough for")
 function(baton_test name)
   cmake_parse_arguments(arg "SERIAL" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
   if(arg_SERIAL AND BATON_SANITIZE STREQUAL "thread")
+    return()
+  endif()
+  if(BATON_UNIT_TESTS STREQUAL "shipped" AND "unit" IN_LIST arg_LABELS AND NOT BATON_TEST_SHIPPED)
     return()
   endif()
   add_executable(${name} ${arg_SOURCES})
@@ -57,9 +68,6 @@ function(baton_test name)
   endif()
   if(BATON_SANITIZE)
     math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")  # code is that much slower there
-  endif()
-  if(NOT arg_LABELS)
-    set(arg_LABELS unit)
   endif()
   foreach(label ${arg_LABELS})
     if(NOT TARGET ${label}_tests)

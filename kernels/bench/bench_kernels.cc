@@ -219,8 +219,8 @@ void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
 // What --weights says; the types of GGUF have groups of their own.
 std::optional<StoredIntegers> StoredAs(const std::string& weights, int group) {
   if (weights == "none") return StoredIntegers{};
-  if (weights == "w4") return StoredIntegers{.bits = 4, .group = group};
-  if (weights == "w8") return StoredIntegers{.bits = 8, .group = group};
+  if (weights == "w4") return StoredIntegers{.bits = 4, .group = group > 0 ? group : 128};
+  if (weights == "w8") return StoredIntegers{.bits = 8, .group = group > 0 ? group : 128};
   if (weights == "q4_k") {
     return StoredIntegers{.bits = 4, .group = 32, .unit_groups = 8, .minimums = true};
   }
@@ -231,7 +231,7 @@ std::optional<StoredIntegers> StoredAs(const std::string& weights, int group) {
 struct RunOptions {
   BackendOptions backend{.compute_dtype = DType::kBF16};
   std::string weights = "none";
-  int group = 128;  // of w4 and w8
+  int group = 0;  // of w4 and w8; 0: 128
   int rounds = 7;
   std::string shape;  // empty: by the device
   std::optional<DType> kv_dtype;
@@ -341,6 +341,11 @@ int main(int argc, char** argv) {
                    flag.c_str(), value);
       return 2;
     }
+  }
+  if (run.group > 0 && run.weights != "w4" && run.weights != "w8") {
+    std::fprintf(stderr, "--group is of --weights w4 and w8, and here is --weights %s\n",
+                 run.weights.c_str());
+    return 2;
   }
   return baton::kernels::Run(run);
 }

@@ -7,7 +7,7 @@
 
 namespace baton::kernels::cpu {
 
-// The instruction sets of a backend. Every kernel but those of products exists once for AVX2 and
+// The instruction sets of a backend. Every kernel that all machines have exists once for AVX2 and
 // once for AVX-512, and a backend uses one of them from start to end; kAmx is AVX-512 with products
 // in bf16 by tiles. What a product takes beside that (avx512_bf16, VNNI) is asked of the machine.
 enum class Isa { kAvx2, kAvx512, kAmx };

@@ -71,7 +71,7 @@ class PanelGemm final : public Gemm {
   DType compute_dtype_;
   int threads_;
   std::string implementation_ = "panel:fma";
-  std::unique_ptr<Buffer> rows_;  // fp32 [kPanelRows, in]: a block of input rows
+  std::unique_ptr<Buffer> rows_;  // fp32 [kPanelRows, in + a line of memory]: input rows
   int64_t rows_capacity_ = 0;
 };
 

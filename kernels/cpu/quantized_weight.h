@@ -19,10 +19,9 @@ namespace baton::kernels::cpu {
 // whose numbers come first, for codes to begin at cache lines:
 //
 //   units    fp16 [16] of the scales, then those of the minimums, only where scale_dtype is kInt8
-//   numbers  of each group of the run: scales [16] in the type `scale_dtype`; zeros int16 [16],
-//   only
-//            with zero_points; minimums [16] in the type of the scales, only with minimums.
-//            Integers are multiplied by their unit.
+//   numbers  of each group of the run: scales [16] in the type `scale_dtype`; zeros int16 [16]
+//            where there are zero_points; minimums [16] in the type of the scales where there are
+//            minimums. Integers are multiplied by their unit.
 //   codes    of each group of the run, bytes without a sign, integers plus code_bias(). Of 8 bits:
 //            [group / 4][16][4], four neighbouring columns of an output side by side. Of 4 bits:
 //            [group / 8][16][4], where a byte has column j of its eight in the lower half and

@@ -183,12 +183,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model")
     parser.add_argument("--device", action="store_true")
-    for name, value in (("step-ms", 12), ("token-us", 50), ("rounds", 3), ("seconds", 60), ("places", 16)):
+    parser.add_argument("--step-ms", type=int, help="with --device; 12")
+    parser.add_argument("--token-us", type=int, help="with --device; 50")
+    for name, value in (("rounds", 3), ("seconds", 60), ("places", 16)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--input-tokens", default="64")
     parser.add_argument("--output-tokens", default="64")
     parser.add_argument("--serve", default="", help="further flags of `baton serve`, in one word")
     options = parser.parse_args()
+    if not options.device and (options.step_ms, options.token_us) != (None, None):
+        parser.error("--step-ms and --token-us say how long a device of the workers' own takes: add --device")
+    options.step_ms = 12 if options.step_ms is None else options.step_ms
+    options.token_us = 50 if options.token_us is None else options.token_us
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         with Service(options, folder) as service:

@@ -12,12 +12,11 @@
 #include <string>
 
 #include "common/sched/policies/named.h"
-#include "tests/fakes/sanitized.h"
 
 namespace baton::sim {
 namespace {
 
-constexpr uint64_t kSchedules = kSanitized ? 300 : 8000;
+constexpr uint64_t kSchedules = 8000;
 constexpr uint64_t kFirstSeed = 20260000;
 
 std::atomic<uint64_t> current_seed{0};

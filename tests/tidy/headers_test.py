@@ -18,12 +18,24 @@ import source_tree
 INCLUDE = re.compile(r'^#include [<"]([^>"]+)[>"]', re.MULTILINE)
 # The first one that a header includes is taken, so the slowest stand first.
 PRECOMPILED = (
+    ("absl/status/statusor.h", "baton/worker/v1/decode.grpc.pb.h", "spdlog/spdlog.h"),
     ("absl/status/statusor.h", "baton/worker/v1/decode.grpc.pb.h"),
     ("absl/status/statusor.h", "baton/v1/inference.pb.h"),
     ("baton/worker/v1/decode.grpc.pb.h",),
     ("absl/status/statusor.h", "grpcpp/channel.h"),
+    ("absl/status/statusor.h", "nlohmann/json.hpp", "absl/container/flat_hash_map.h"),
     ("absl/status/statusor.h", "nlohmann/json.hpp"),
+    ("absl/status/statusor.h", "prometheus/registry.h"),
+    ("absl/status/statusor.h", "absl/container/flat_hash_map.h"),
     ("absl/status/statusor.h",),
+    ("spdlog/spdlog.h",),
+    ("gtest/gtest.h",),
+    ("absl/container/flat_hash_map.h",),
+    ("absl/status/status.h",),
+    ("functional", "string"),
+    ("chrono", "string"),
+    ("functional",),
+    ("string",),
 )
 
 
