@@ -46,6 +46,8 @@ def wire_request(state):
     spec = {**WIRE["spec"], "stop": dict(WIRE["spec"]["stop"])}
     if state == "preempted":
         spec["stop"]["maxTokens"] = LENGTH_IN_A_CROWD
+    if state == "finishing":  # which has to come before any deadline
+        spec["stop"]["maxTokens"] = REQUEST["max_tokens"]
     return {**WIRE, "spec": spec}
 
 
