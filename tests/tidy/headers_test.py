@@ -18,7 +18,6 @@ import source_tree
 INCLUDE = re.compile(r'^#include [<"]([^>"]+)[>"]', re.MULTILINE)
 # The first one that a header includes is taken, so the slowest stand first.
 PRECOMPILED = (
-    ("router/request/flow_context.h",),
     ("router/workers/worker_directory.h",),
     ("tools/generate/generate_client.h",),
     ("common/worker/worker_core.h",),
