@@ -48,8 +48,8 @@ if(BATON_FUZZ)
 elseif(BATON_SANITIZE STREQUAL "address")
   # Compiling is most of the time of a sanitizer's run, and -Og takes a third off it. Functions with many accesses
   # check them by calls, which compiles faster and sees the same. What is checked at every access by a pointer
-  # (null, alignment, size and type of the object) would take another third: null pointers stop the process anyway, and
-  # what lies outside of an object AddressSanitizer sees.
+  # (null, alignment, size and type of the object) would take another third. Null pointers stop the process anyway, and
+  # what lies outside of an object AddressSanitizer sees; a pointer of wrong alignment or type stays unseen.
   add_compile_options(-fsanitize=address,undefined
     -fno-sanitize=null,alignment,object-size,vptr,nonnull-attribute,returns-nonnull-attribute
     -fno-sanitize-recover=all -fno-omit-frame-pointer -Og

@@ -36,15 +36,18 @@ function(baton_library name)
   add_library(baton::${alias} ALIAS ${name})
 endfunction()
 
+# CI runs most unit tests once, under AddressSanitizer: `shipped` leaves them out of the build without sanitizers, except
+# in folders that set BATON_TEST_SHIPPED.
+set(BATON_UNIT_TESTS all CACHE STRING "all, or shipped: without those that preset cpu-asan is enough for")
+if(NOT BATON_UNIT_TESTS MATCHES "^(all|shipped)$")
+  message(FATAL_ERROR "BATON_UNIT_TESTS is '${BATON_UNIT_TESTS}'; expected all or shipped")
+endif()
+
 # baton_test(NAME [SERIAL] SOURCES a_test.cc ... DEPS target ... [LABELS unit|process|sim ...] [TIMEOUT seconds])
 # One GoogleTest binary and one ctest entry. The default label is "unit". Target LABEL_tests builds all
 # tests of a label. SERIAL says that one thread at a time runs what is tested, or those of OpenMP, whose barriers
 # ThreadSanitizer does not see: it finds nothing there, and its presets leave these tests out. (The threads that load
 # a model are what load_cache_test and model_test test.)
-#
-# CI runs most unit tests once, under AddressSanitizer: BATON_UNIT_TESTS=shipped leaves them out of the build without
-# sanitizers, except in folders that set BATON_TEST_SHIPPED.
-set(BATON_UNIT_TESTS all CACHE STRING "all, or shipped: without those that preset cpu-asan is enough for")
 function(baton_test name)
   cmake_parse_arguments(arg "SERIAL" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT arg_LABELS)
