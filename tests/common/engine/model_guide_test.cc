@@ -3,6 +3,7 @@
 // path was taken.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <future>
 #include <regex>
@@ -72,7 +73,8 @@ class ModelGuideTest : public ::testing::TestWithParam<bool> {
   std::unique_ptr<EngineHarness> Start(const EngineOptions& options, int32_t num_blocks = 0) {
     kernels::PagedKv kv = model_->kv();
     if (num_blocks > 0) kv.num_blocks = num_blocks;
-    return std::make_unique<EngineHarness>(options, kv, std::make_unique<Lent>(*model_->runner));
+    return std::make_unique<EngineHarness>(options, kv,
+                                           std::make_unique<Lent>(*model_->runner, steps_wait_));
   }
   static const GuidedCase& CaseOf(int32_t index) { return kGuidedCases[index % 4]; }
 
@@ -121,9 +123,13 @@ class ModelGuideTest : public ::testing::TestWithParam<bool> {
   static void ExpectJumped(const EngineHarness& harness) {
     EXPECT_EQ(harness.figures().ids_jumped > 20, GetParam()) << harness.figures().ids_jumped;
   }
+  // Runs all requests at once: no step begins before the engine has the last of them.
   void ExpectAllSame(EngineHarness* harness) {
     std::vector<SequenceId> ids;
+    steps_wait_ = true;
     for (int32_t i = 0; i < kGuidedRequests; ++i) ids.push_back(harness->Admit(Guided(i)));
+    steps_wait_ = false;
+    steps_wait_.notify_all();
     for (size_t i = 0; i < ids.size(); ++i) {
       SCOPED_TRACE(i);
       ASSERT_TRUE(harness->RunUntilOver(ids[i]));
@@ -131,23 +137,28 @@ class ModelGuideTest : public ::testing::TestWithParam<bool> {
     }
   }
 
-  // Lends the model's runner to one engine after the other.
+  // Lends the model's runner to one engine after the other, and begins no step while it must wait.
   class Lent final : public ModelRunner {
    public:
-    explicit Lent(ModelRunner& runner) : runner_(runner) {}
-    absl::Status Submit(const StepPlan& plan) override { return runner_.Submit(plan); }
+    Lent(ModelRunner& runner, const std::atomic<bool>& wait) : runner_(runner), wait_(wait) {}
+    absl::Status Submit(const StepPlan& plan) override {
+      wait_.wait(true);
+      return runner_.Submit(plan);
+    }
     absl::StatusOr<StepOutput> Wait() override { return runner_.Wait(); }
     uint64_t operations_finished() const override { return runner_.operations_finished(); }
     int32_t max_in_flight() const override { return runner_.max_in_flight(); }
 
    private:
     ModelRunner& runner_;
+    const std::atomic<bool>& wait_;
   };
 
   ScratchFolder dir_;
   std::unique_ptr<LoadedModel> model_;
   std::unique_ptr<GuideCompiler> compiler_;
   std::vector<Seen> alone_;
+  std::atomic<bool> steps_wait_ = false;
 };
 
 TEST_P(ModelGuideTest, AnswersAreWhatTheirGuidesAllow) {
@@ -204,7 +215,7 @@ TEST_P(ModelGuideTest, BesideOneThatIsForetold) {
 TEST_P(ModelGuideTest, ChunkedAndPreempted) {
   EngineOptions options = Options();
   options.max_prefill_tokens = 7;
-  auto harness = Start(options, /*num_blocks=*/10);
+  auto harness = Start(options, /*num_blocks=*/7);
   ExpectAllSame(harness.get());
   EXPECT_GE(harness->figures().prefill_chunks, 2u);
   EXPECT_GE(harness->figures().preemptions, 1u);
@@ -275,7 +286,8 @@ TEST_P(ModelGuideTest, WithoutFiguresOfWhatIsForced) {
 
 TEST_P(ModelGuideTest, SplitOverTwoEngines) {
   const auto other = test::MustLoad(dir_ / "model", {"cpu", "auto"}, "float32");
-  EngineHarness prefill(Options(), other->kv(), std::make_unique<Lent>(*other->runner));
+  EngineHarness prefill(Options(), other->kv(),
+                        std::make_unique<Lent>(*other->runner, steps_wait_));
   auto decode = Start(Options());
   for (int32_t i = 0; i < kGuidedRequests; ++i) {
     SCOPED_TRACE(i);
