@@ -21,10 +21,15 @@ class PanelWeight final : public PackedWeight {
   int64_t in() const override { return in_; }
   size_t bytes() const override { return data_->size(); }
   DType dtype() const { return dtype_; }
-  int64_t panels() const { return (out_ + kPanelWidth - 1) / kPanelWidth; }
-  void* panel(int64_t index) const {
+  int64_t pairs() const { return (out_ + kPanelPairWidth - 1) / kPanelPairWidth; }
+  void* pair(int64_t index) const {
     return static_cast<std::byte*>(data_->data()) +
-           static_cast<size_t>(index * in_ * kPanelWidth) * SizeOf(dtype_);
+           static_cast<size_t>(index * in_ * kPanelPairWidth) * SizeOf(dtype_);
+  }
+  // Of a pair, the element of column `k` of its output `lane`.
+  int64_t Index(int64_t k, int64_t lane) const {
+    const bool words = SizeOf(dtype_) == 2;
+    return k * kPanelPairWidth + (words ? lane % kPanelWidth * 2 + lane / kPanelWidth : lane);
   }
 
  private:
@@ -34,27 +39,25 @@ class PanelWeight final : public PackedWeight {
   std::unique_ptr<Buffer> data_;
 };
 
-constexpr char kPanelLayout[] = "panels of 16, version 1";
+constexpr char kPanelLayout[] = "pairs of panels of 16, version 1";
 
-// Input rows in fp32, so many elements apart. A line more than they have keeps rows of a power of
-// two from sharing a few sets of the first-level cache.
-int64_t RowStride(int64_t in) { return in + 16; }
-
-int64_t PaddedOut(int64_t out) { return (out + kPanelWidth - 1) / kPanelWidth * kPanelWidth; }
+int64_t PaddedOut(int64_t out) {
+  return (out + kPanelPairWidth - 1) / kPanelPairWidth * kPanelPairWidth;
+}
 
 std::string PanelForm(int64_t out, int64_t in, DType dtype) {
   return absl::StrCat(kPanelLayout, ", ", out, " x ", in, " of ", std::string(Name(dtype)));
 }
 
-void PackPanel(const HostTensor& weight, const Shard& part, int64_t panel, PanelWeight& to) {
-  const int64_t first = panel * kPanelWidth;
-  for (int64_t lane = 0; lane < kPanelWidth; ++lane) {
+void PackPair(const HostTensor& weight, const Shard& part, int64_t pair, PanelWeight& to) {
+  const int64_t first = pair * kPanelPairWidth;
+  for (int64_t lane = 0; lane < kPanelPairWidth; ++lane) {
     const int64_t row = first + lane;
     const int64_t source = (part.out_begin + row) * weight.cols + part.in_begin;
     for (int64_t k = 0; k < to.in(); ++k) {
       const float value =
           row < to.out() ? LoadElement(weight.data, weight.dtype, source + k) : 0.0f;
-      StoreElement(to.panel(panel), to.dtype(), k * kPanelWidth + lane, value);
+      StoreElement(to.pair(pair), to.dtype(), to.Index(k, lane), value);
     }
   }
 }
@@ -77,14 +80,14 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> PanelGemm::Pack(const HostTensor& 
   const int64_t in = part.in_end - part.in_begin;
   BATON_ASSIGN_OR_RETURN(auto data, AllocateHost(PaddedOut(out) * in * SizeOf(compute_dtype_)));
   auto packed = std::make_unique<PanelWeight>(out, in, compute_dtype_, std::move(data));
-  ParallelItems(threads_, packed->panels(),
-                [&](int64_t panel, int) { PackPanel(weight, part, panel, *packed); });
+  ParallelItems(threads_, packed->pairs(),
+                [&](int64_t pair, int) { PackPair(weight, part, pair, *packed); });
   return packed;
 }
 
 void PanelGemm::Reserve(int64_t in) {
   if (in <= rows_capacity_) return;
-  auto buffer = AllocateHost(kPanelRows * RowStride(in) * sizeof(float));
+  auto buffer = AllocateHost(kPanelRows * in * sizeof(float));
   BATON_CHECK(buffer.ok()) << buffer.status().ToString();
   rows_ = std::move(buffer).value();
   rows_capacity_ = in;
@@ -99,23 +102,17 @@ void PanelGemm::RunRows(const PackedWeight& weight, Matrix in, Matrix out,
                         const MatMulEpilogue& epilogue) {
   const auto& packed = static_cast<const PanelWeight&>(weight);
   float* rows = static_cast<float*>(rows_->data());
-  const int64_t stride = RowStride(in.cols);
-  ParallelRanges(threads_, in.rows, 8, [&](int64_t begin, int64_t end) {
-    kernel_.to_floats(in, begin, end, stride, rows);
-  });
-  const int64_t groups = (packed.panels() + kPanelGroup - 1) / kPanelGroup;
-  ParallelRanges(threads_, groups, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t group = begin; group < end; ++group) {
-      const int64_t first = group * kPanelGroup;
+  ParallelRanges(threads_, in.cols, 256,
+                 [&](int64_t begin, int64_t end) { kernel_.pack_rows(in, begin, end, rows); });
+  ParallelRanges(threads_, packed.pairs(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t pair = begin; pair < end; ++pair) {
       kernel_.run({.rows = rows,
-                   .row_stride = stride,
                    .count = in.rows,
                    .in = packed.in(),
-                   .panels = packed.panel(first),
+                   .pair = packed.pair(pair),
                    .dtype = packed.dtype(),
-                   .group = std::min(kPanelGroup, packed.panels() - first),
                    .output = OutputOf(out, epilogue),
-                   .first_column = first * kPanelWidth});
+                   .first_column = pair * kPanelPairWidth});
     }
   });
 }
@@ -132,10 +129,10 @@ void PanelGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
 
 void PanelGemm::UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) {
   const auto& packed = static_cast<const PanelWeight&>(weight);
-  const void* panel = packed.panel(row / kPanelWidth);
+  const void* pair = packed.pair(row / kPanelPairWidth);
   float* to = static_cast<float*>(out.row(out_row));
   for (int64_t k = 0; k < packed.in(); ++k) {
-    to[k] = LoadElement(panel, packed.dtype(), k * kPanelWidth + row % kPanelWidth);
+    to[k] = LoadElement(pair, packed.dtype(), packed.Index(k, row % kPanelPairWidth));
   }
 }
 
@@ -144,7 +141,7 @@ std::string PanelGemm::layout() const { return kPanelLayout; }
 PackedImage PanelGemm::ImageOf(const PackedWeight& weight) const {
   const auto& packed = static_cast<const PanelWeight&>(weight);
   return {.form = PanelForm(packed.out(), packed.in(), packed.dtype()),
-          .parts = {{static_cast<const std::byte*>(packed.panel(0)), packed.bytes()}}};
+          .parts = {{static_cast<const std::byte*>(packed.pair(0)), packed.bytes()}}};
 }
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> PanelGemm::FromImage(const PackedImage& image,

@@ -9,6 +9,7 @@
 namespace baton::kernels::cpu {
 
 constexpr int64_t kPanelWidth = 16;
+constexpr int64_t kPanelPairWidth = 2 * kPanelWidth;
 constexpr int64_t kPanelRows = 96;  // how many input rows share one reading of the weights
 
 // Where the rows of a product go, and what is added to them.
@@ -20,25 +21,23 @@ struct PanelOutput {
 
 PanelOutput OutputOf(Matrix out, const MatMulEpilogue& epilogue);
 
-// The product of one group of panels with the rows that share a reading of the weights.
+// The product of a pair of panels with the rows that share a reading of the weights.
 struct PanelTask {
-  const float* rows = nullptr;  // [count, in]
-  int64_t row_stride = 0;       // elements
+  const float* rows = nullptr;  // as pack_rows leaves them
   int64_t count = 0;
   int64_t in = 0;
-  const void* panels = nullptr;  // [group][in][16]
-  DType dtype = DType::kF32;
-  int64_t group = 1;         // panels, up to kPanelGroup
-  PanelOutput output;        // of `count` rows
-  int64_t first_column = 0;  // of the group in the output
+  const void* pair = nullptr;  // [in][32], see PanelGemm
+  DType dtype = DType::kF32;   // of the weights
+  PanelOutput output;          // of `count` rows
+  int64_t first_column = 0;    // of the pair in the output
 };
-constexpr int64_t kPanelGroup = 4;
 
 // The product for one instruction set.
 struct PanelKernel {
   void (*run)(const PanelTask& task) = nullptr;
-  // out [rows, stride] fp32 = rows [begin, end) of `in`, each at its own index.
-  void (*to_floats)(Matrix in, int64_t begin, int64_t end, int64_t stride, float* out) = nullptr;
+  // Columns [begin, end) of all rows of `in` in fp32, to their places in `out`, which holds tiles
+  // of rows that are multiplied together: [in][rows of the tile] each, one after the other.
+  void (*pack_rows)(Matrix in, int64_t begin, int64_t end, float* out) = nullptr;
 };
 
 const PanelKernel& PanelKernelOf(Isa isa);
@@ -46,7 +45,9 @@ const PanelKernel& PanelKernelOf(Isa isa);
 // The matrix product by AVX2 or AVX-512, with the same bits. It computes in fp32 for every number
 // of rows; bf16 is only a type of storage. Each element of the output has one accumulator, to which
 // the products along the row are added in ascending order, so a row has the same bits in any batch.
-// (Products of libraries do not.) Weights lie in panels of 16 outputs, [in][16] each.
+// (Products of libraries do not.) Weights lie in pairs of panels of 16 outputs. Of fp32 a pair is
+// [in][2][16]. Of bf16 it is [in][16][2], so that one instruction widens a vector of the first
+// panel, a shift of the words that hold both, and one a vector of the second, a mask.
 class PanelGemm final : public Gemm {
  public:
   PanelGemm(Isa isa, DType compute_dtype, int threads);
@@ -71,7 +72,7 @@ class PanelGemm final : public Gemm {
   DType compute_dtype_;
   int threads_;
   std::string implementation_ = "panel:fma";
-  std::unique_ptr<Buffer> rows_;  // fp32 [kPanelRows, in + a line of memory]: input rows
+  std::unique_ptr<Buffer> rows_;  // fp32, kPanelRows input rows, packed
   int64_t rows_capacity_ = 0;
 };
 

@@ -14,172 +14,121 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
-constexpr int kHalves = static_cast<int>(kPanelWidth / kLanes);  // vectors of a panel's width
+// Vectors of a panel's width.
+constexpr int kParts = static_cast<int>(kPanelWidth / kLanes);
 
-// A tile is so many rows and panels that its sums, a panel's weights and an input fit the
-// registers: 16 with AVX2, 32 with AVX-512.
+// A tile is so many rows that its sums, weights and an input fit the registers: 16 with AVX2, 32
+// with AVX-512.
 #if HWY_TARGET == HWY_AVX2
 constexpr int kMostSums = 12;
 constexpr int kTileRows = 6;
-constexpr int kTilePanels = 1;
-constexpr int kFewRows = 6;
 #else
 constexpr int kMostSums = 28;
-constexpr int kTileRows = 12;
-constexpr int kTilePanels = 2;
-constexpr int kFewRows = 14;
+constexpr int kTileRows = 14;
 #endif
 
-// Elements of depth of which the panels of a tile stay in the first-level cache, in fp32.
-constexpr int64_t kDepth = 256 / kTilePanels;
+// Elements of depth that all tiles multiply before the next: so much of a pair of panels stays in
+// the second-level cache.
+constexpr int64_t kDepth = 1024;
 
-// Panels that lie side by side in a tile. Where a group has fewer, the last stands for those that
-// are missing, and what they give is not used.
-template <int kPanels, typename W>
-struct TilePanels {
-  const W* at[kPanels];
+// How far ahead of the products weights are fetched. The processor's own fetching does not fill the
+// time that a tile is multiplied.
+constexpr int64_t kAheadBytes = 4096;
 
-  TilePanels(const W* first, int64_t stride, int64_t count) {
-    for (int p = 0; p < kPanels; ++p) at[p] = first + std::min<int64_t>(p, count - 1) * stride;
+// Calls tile(first row, rows) for the tiles of `count` rows, which have about equally many.
+template <typename Fn>
+HWY_INLINE void ForEachTile(int64_t count, Fn tile) {
+  const int64_t tiles = (count + kTileRows - 1) / kTileRows;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t row = count * i / tiles;
+    tile(row, count * (i + 1) / tiles - row);
   }
-};
+}
 
-// sums [kRows][kPanels * 16] += rows [kRows, depth] x panels [depth][16] each, one element of depth
-// after the other; fetch(k) is called before each.
-template <int kRows, int kPanels, typename W, typename Fetch>
-HWY_INLINE void MultiplyTile(const float* rows, int64_t row_stride, TilePanels<kPanels, W> panels,
-                             int64_t depth, float* sums, Fetch fetch) {
-  constexpr int kVectors = kPanels * kHalves;
-  FloatVec acc[kRows][kVectors];
+// Weights of an element of depth, which begins at `from`: a vector of each panel of a pair.
+HWY_INLINE void LoadPair(const uint16_t* from, int part, FloatVec& first, FloatVec& second) {
+  const hn::RebindToUnsigned<FloatTag> du32;
+  const auto words = hn::LoadU(du32, reinterpret_cast<const uint32_t*>(from) + part * kLanes);
+  first = hn::BitCast(kFloat, hn::ShiftLeft<16>(words));
+  second = hn::BitCast(kFloat, hn::And(words, hn::Set(du32, 0xffff0000u)));
+}
+HWY_INLINE void LoadPair(const float* from, int part, FloatVec& first, FloatVec& second) {
+  first = hn::LoadU(kFloat, from + part * kLanes);
+  second = hn::LoadU(kFloat, from + kPanelWidth + part * kLanes);
+}
+
+// sums [kRows][32] += rows [depth][kRows] x a pair of panels [depth][32], one element of depth
+// after the other; of the panels' columns only those of some vectors.
+template <int kRows, int kCount, typename W>
+HWY_INLINE void MultiplyParts(const float* rows, const W* pair, int first_part, int64_t depth,
+                              float* sums) {
+  FloatVec acc[kRows][kCount][2];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = hn::LoadU(kFloat, sums + (r * kVectors + v) * kLanes);
+#pragma GCC unroll 2
+    for (int p = 0; p < kCount; ++p) {
+      const float* const from = sums + r * kPanelPairWidth + (first_part + p) * kLanes;
+      acc[r][p][0] = hn::LoadU(kFloat, from);
+      acc[r][p][1] = hn::LoadU(kFloat, from + kPanelWidth);
     }
   }
+  // Instructions of the loop itself would count beside the few products of AVX2's tiles.
+#pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
-    fetch(k);
-    FloatVec w[kVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      w[v] = LoadAsF32(panels.at[v / kHalves] + k * kPanelWidth + (v % kHalves) * kLanes);
+    const W* const weights = pair + k * kPanelPairWidth;
+    for (size_t line = 0; line < kPanelPairWidth * sizeof(W); line += 64) {
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(weights) + kAheadBytes + line);
     }
+#pragma GCC unroll 2
+    for (int p = 0; p < kCount; ++p) {
+      FloatVec first;
+      FloatVec second;
+      LoadPair(weights, first_part + p, first, second);
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const auto x = hn::Set(kFloat, rows[r * row_stride + k]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(x, w[v], acc[r][v]);
+      for (int r = 0; r < kRows; ++r) {
+        const auto x = hn::Set(kFloat, rows[k * kRows + r]);
+        acc[r][p][0] = hn::MulAdd(x, first, acc[r][p][0]);
+        acc[r][p][1] = hn::MulAdd(x, second, acc[r][p][1]);
+      }
     }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      hn::StoreU(acc[r][v], kFloat, sums + (r * kVectors + v) * kLanes);
+#pragma GCC unroll 2
+    for (int p = 0; p < kCount; ++p) {
+      float* const to = sums + r * kPanelPairWidth + (first_part + p) * kLanes;
+      hn::StoreU(acc[r][p][0], kFloat, to);
+      hn::StoreU(acc[r][p][1], kFloat, to + kPanelWidth);
     }
   }
 }
 
-// For a few rows: panels are read side by side, straight from their storage type, so that there are
-// enough independent sums to hide the latency of the additions.
 template <int kRows, typename W>
-void FewRows(const PanelTask& task, const W* panels) {
-  constexpr int kFit = kMostSums / (kRows * kHalves);
-  constexpr int kPanels = kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
-  constexpr int kWidth = kPanels * static_cast<int>(kPanelWidth);
-  HWY_ALIGN float sums[kRows * kWidth];
-  const int64_t panel_stride = task.in * kPanelWidth;
-  for (int64_t panel = 0; panel < task.group; panel += kPanels) {
-    const int64_t count = std::min<int64_t>(kPanels, task.group - panel);
-    std::fill_n(sums, kRows * kWidth, 0.0f);
-    MultiplyTile<kRows>(task.rows, task.row_stride,
-                        TilePanels<kPanels, W>(panels + panel * panel_stride, panel_stride, count),
-                        task.in, sums, [](int64_t) {});
-    for (int64_t p = 0; p < count; ++p) {
-      FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth,
-                  sums + p * kPanelWidth, kWidth);
-    }
-  }
-}
-
-// The panels of a slice, in fp32, and where those that are converted next begin, as they are
-// stored. The first tile that multiplies a slice fetches these.
-struct Slice {
-  HWY_ALIGN float panels[kTilePanels * kDepth * kPanelWidth];
-  int64_t depth = 0;
-  TilePanels<kTilePanels, std::byte> next{nullptr, 0, 1};
-  int64_t next_stride = 0;  // bytes of an element of depth
-};
-
-template <int kRows>
-void SliceTile(const float* rows, int64_t row_stride, const Slice& slice, bool first, float* sums) {
-  const TilePanels<kTilePanels, float> panels(slice.panels, kDepth * kPanelWidth, kTilePanels);
-  MultiplyTile<kRows>(rows, row_stride, panels, slice.depth, sums, [&](int64_t k) {
-    if (!first) return;
-    for (int p = 0; p < kTilePanels; ++p) {
-      __builtin_prefetch(slice.next.at[p] + k * slice.next_stride, 0, 2);
-    }
-  });
-}
-
-using SliceTileFn = void (*)(const float* rows, int64_t row_stride, const Slice& slice, bool first,
-                             float* sums);
-
-// Adds the products of columns from `k` on with a slice to the sums of all rows, in tiles of about
-// equally many rows.
-template <int... kRows>
-void AddSlice(const PanelTask& task, int64_t k, const Slice& slice, float* sums,
-              std::integer_sequence<int, kRows...>) {
-  static constexpr SliceTileFn kTiles[] = {&SliceTile<kRows + 1>...};
-  const int64_t tiles = (task.count + kTileRows - 1) / kTileRows;
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t row = task.count * tile / tiles;
-    const int64_t rows = task.count * (tile + 1) / tiles - row;
-    kTiles[rows - 1](task.rows + row * task.row_stride + k, task.row_stride, slice, tile == 0,
-                     sums + row * kTilePanels * kPanelWidth);
-  }
-}
-
-// For many rows: a slice of a tile's panels is converted to fp32 once, and all rows use it.
-template <typename W>
-void ManyRows(const PanelTask& task, const W* panels) {
-  constexpr int64_t kWidth = kTilePanels * kPanelWidth;
-  HWY_ALIGN float sums[kPanelRows * kWidth];
-  Slice slice;
-  slice.next_stride = kPanelWidth * static_cast<int64_t>(sizeof(W));
-  const int64_t panel_stride = task.in * kPanelWidth;
-  for (int64_t panel = 0; panel < task.group; panel += kTilePanels) {
-    const int64_t count = std::min<int64_t>(kTilePanels, task.group - panel);
-    std::fill_n(sums, task.count * kWidth, 0.0f);
-    for (int64_t k = 0; k < task.in; k += slice.depth) {
-      slice.depth = std::min(kDepth, task.in - k);
-      const W* const from = panels + panel * panel_stride + k * kPanelWidth;
-      const TilePanels<kTilePanels, W> stored(from, panel_stride, count);
-      for (int p = 0; p < kTilePanels; ++p) {
-        float* const to = slice.panels + p * kDepth * kPanelWidth;
-        for (int64_t i = 0; i < slice.depth * kPanelWidth; i += kLanes) {
-          hn::StoreU(LoadAsF32(stored.at[p] + i), kFloat, to + i);
-        }
-        slice.next.at[p] =
-            reinterpret_cast<const std::byte*>(stored.at[p] + slice.depth * kPanelWidth);
-      }
-      AddSlice(task, k, slice, sums, std::make_integer_sequence<int, kTileRows>());
-    }
-    FinishPanels(task.output, task.first_column + panel * kPanelWidth, kWidth, sums);
+void MultiplyTile(const float* rows, const W* pair, int64_t depth, float* sums) {
+  constexpr int kCount = 2 * kParts * kRows <= kMostSums ? kParts : 1;
+  for (int part = 0; part < kParts; part += kCount) {
+    MultiplyParts<kRows, kCount>(rows, pair, part, depth, sums);
   }
 }
 
 template <typename W, int... kRows>
 void RunAs(const PanelTask& task, std::integer_sequence<int, kRows...>) {
-  static constexpr void (*kFew[])(const PanelTask&, const W*) = {&FewRows<kRows + 1, W>...};
-  const W* panels = static_cast<const W*>(task.panels);
-  if (task.count <= kFewRows) return kFew[task.count - 1](task, panels);
-  ManyRows(task, panels);
+  static constexpr void (*kTiles[])(const float*, const W*, int64_t,
+                                    float*) = {&MultiplyTile<kRows + 1, W>...};
+  const W* const pair = static_cast<const W*>(task.pair);
+  HWY_ALIGN float sums[kPanelRows * kPanelPairWidth];
+  std::fill_n(sums, task.count * kPanelPairWidth, 0.0f);
+  for (int64_t k = 0; k < task.in; k += kDepth) {
+    ForEachTile(task.count, [&](int64_t row, int64_t rows) {
+      kTiles[rows - 1](task.rows + row * task.in + k * rows, pair + k * kPanelPairWidth,
+                       std::min(kDepth, task.in - k), sums + row * kPanelPairWidth);
+    });
+  }
+  FinishPanels(task.output, task.first_column, kPanelPairWidth, sums);
 }
 
-void RunPanels(const PanelTask& task) {
-  constexpr std::make_integer_sequence<int, kFewRows> kRows;
+void RunPair(const PanelTask& task) {
+  constexpr std::make_integer_sequence<int, kTileRows> kRows;
   if (task.dtype == DType::kF32) {
     RunAs<float>(task, kRows);
   } else {
@@ -187,21 +136,34 @@ void RunPanels(const PanelTask& task) {
   }
 }
 
+// Columns [begin, end) of the rows of a tile, to their places in it.
 template <typename T>
-void ToFloats(const T* from, int64_t cols, float* to) {
-  ForEachVector(cols, [&](int64_t i, int64_t count) {
-    StorePartial(LoadPartial(from + i, count), to + i, count);
-  });
+void PackTile(Matrix in, int64_t row, int64_t rows, int64_t begin, int64_t end, float* tile) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* const from = static_cast<const T*>(in.row(row + r));
+    ForEachVector(end - begin, [&](int64_t i, int64_t count) {
+      HWY_ALIGN float values[kLanes];
+      hn::Store(LoadPartial(from + begin + i, count), kFloat, values);
+      float* const to = tile + (begin + i) * rows + r;
+      for (int64_t c = 0; c < count; ++c) to[c * rows] = values[c];
+    });
+  }
 }
 
-void InputRowsToFloats(Matrix in, int64_t begin, int64_t end, int64_t stride, float* out) {
-  for (int64_t row = begin; row < end; ++row) {
-    if (in.dtype == DType::kF32) {
-      ToFloats(static_cast<const float*>(in.row(row)), in.cols, out + row * stride);
-    } else {
-      ToFloats(static_cast<const uint16_t*>(in.row(row)), in.cols, out + row * stride);
+void PackRows(Matrix in, int64_t begin, int64_t end, float* out) {
+  // So many columns of a tile stay in the first-level cache while its rows come one by one.
+  constexpr int64_t kColumns = 128;
+  ForEachTile(in.rows, [&](int64_t row, int64_t rows) {
+    for (int64_t column = begin; column < end; column += kColumns) {
+      const int64_t last = std::min(column + kColumns, end);
+      float* const tile = out + row * in.cols;
+      if (in.dtype == DType::kF32) {
+        PackTile<float>(in, row, rows, column, last, tile);
+      } else {
+        PackTile<uint16_t>(in, row, rows, column, last, tile);
+      }
     }
-  }
+  });
 }
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE
@@ -212,10 +174,8 @@ HWY_AFTER_NAMESPACE();
 namespace baton::kernels::cpu {
 
 const PanelKernel& PanelKernelOf(Isa isa) {
-  static constexpr PanelKernel kAvx2 = {.run = &N_AVX2::RunPanels,
-                                        .to_floats = &N_AVX2::InputRowsToFloats};
-  static constexpr PanelKernel kAvx512 = {.run = &N_AVX3::RunPanels,
-                                          .to_floats = &N_AVX3::InputRowsToFloats};
+  static constexpr PanelKernel kAvx2 = {.run = &N_AVX2::RunPair, .pack_rows = &N_AVX2::PackRows};
+  static constexpr PanelKernel kAvx512 = {.run = &N_AVX3::RunPair, .pack_rows = &N_AVX3::PackRows};
   return isa == Isa::kAvx2 ? kAvx2 : kAvx512;
 }
 
