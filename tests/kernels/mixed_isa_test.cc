@@ -34,8 +34,9 @@ TEST_P(MixedIsaTest, ProductsHaveTheBitsOfAvx2) {
   EXPECT_EQ(backend->info().matmul, avx2->info().matmul);
   EXPECT_NE(backend->info().numerics(), avx2->info().numerics());
 
-  // Fewer panels than a group, one more than a group, and rows of more than one slice.
-  for (const auto& [out, in] : {std::pair<int64_t, int64_t>{40, 64}, {96, 70}, {150, 600}}) {
+  // Outputs that leave half a pair of panels free, or less, and more than is multiplied at once.
+  for (const auto& [out, in] :
+       {std::pair<int64_t, int64_t>{40, 64}, {96, 70}, {150, 600}, {31, 1100}}) {
     const TestMatrix weight = TestMatrix::Random(GetParam(), out, in, 1);
     const auto packed = *backend->Pack(weight.tensor(), {});
     const auto packed_avx2 = *avx2->Pack(weight.tensor(), {});
