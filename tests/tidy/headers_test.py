@@ -1,8 +1,8 @@
 """Each header compiles by itself. Usage: headers_test.py COMPILER -I... (the flags of the build)
 
-Nearly all the time goes into headers that many others include, so some sets of them are precompiled. A header is
-compiled behind a set only if it includes the whole set, itself or through headers of ours that are tested
-too. So it finds nothing there that it did not ask for.
+Nearly all the time goes into headers that many others include, so some sets of them are precompiled, and one run of
+the compiler tests a chain of headers. A header stands behind a set, and behind another header, only if it includes
+that, itself or through headers of ours that are tested too. So it finds nothing there that it did not ask for.
 """
 
 import concurrent.futures
@@ -68,24 +68,40 @@ def precompile(command, folder, names):
     return header
 
 
-def check(command, precompiled, header):
-    reached = included(str(header), set())
-    first = next((["-include", precompiled[names]] for names in PRECOMPILED
-                  if reached.issuperset(names)), [])
-    result = compile_alone(command, "-x", "c++", "-fsyntax-only", *first, "-include", header, "/dev/null")
-    return None if result.returncode == 0 else f"{header}:\n{result.stderr}"
+def chains(headers):
+    """Lists of headers, each of which includes all that stand before it, with the set that stands before them all."""
+    reached = {header: included(header, set()) for header in headers}
+    behind = {header: next((names for names in PRECOMPILED if reached[header].issuperset(names)), None)
+              for header in headers}
+    # A chain is begun at its end, with the header that includes most.
+    left = dict.fromkeys(sorted(headers, key=lambda header: -len(reached[header])))
+    while left:
+        header = next(iter(left))
+        names, chain = behind[header], []
+        while header:
+            del left[header]
+            chain.insert(0, header)
+            header = next((other for other in left if other in reached[header] and behind[other] == names), None)
+        yield names, chain
+
+
+def check(command, precompiled, names, chain):
+    before = [precompiled[names]] if names else []
+    includes = [option for header in (*before, *chain) for option in ("-include", header)]
+    result = compile_alone(command, "-x", "c++", "-fsyntax-only", *includes, "/dev/null")
+    return None if result.returncode == 0 else f"{', '.join(chain)}:\n{result.stderr}"
 
 
 def main():
     command = sys.argv[1:]
     # Highway's per-target files are included several times by foreach_target, never alone.
-    headers = [path for path in source_tree.sources(suffixes=(".h",))
+    headers = [str(path) for path in source_tree.sources(suffixes=(".h",))
                if not path.name.endswith("-inl.h")]
     with (tempfile.TemporaryDirectory() as folder,
           concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
         made = pool.map(lambda names: precompile(command, pathlib.Path(folder), names), PRECOMPILED)
         precompiled = dict(zip(PRECOMPILED, made))
-        failures = [text for text in pool.map(lambda path: check(command, precompiled, path), headers)
+        failures = [text for text in pool.map(lambda found: check(command, precompiled, *found), chains(headers))
                     if text]
     print("\n".join(failures) or f"{len(headers)} headers are self-contained")
     return 1 if failures else 0
