@@ -11,13 +11,11 @@
 #include "common/base/status.h"
 #include "kernels/cpu/band_gemm.h"
 #include "kernels/cpu/cores.h"
-#include "kernels/cpu/onednn_gemm.h"
 #include "kernels/cpu/panel_gemm.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
 #include "kernels/quantized_tensor.h"
-#include "spdlog/spdlog.h"
 
 namespace baton::kernels {
 namespace {
@@ -37,11 +35,6 @@ std::unique_ptr<cpu::Gemm> MakeGemm(cpu::Isa isa, DType compute_dtype, int threa
   if (isa == cpu::Isa::kAmx) return std::make_unique<cpu::BandGemm>(cpu::AmxKernel(), threads);
   if (isa == cpu::Isa::kAvx512 && compute_dtype == DType::kBF16 && cpu::HasAvx512Bf16()) {
     return std::make_unique<cpu::BandGemm>(cpu::PairsKernel(), threads);
-  }
-  if (isa == cpu::Isa::kAvx512 && compute_dtype == DType::kF32) {
-    auto made = cpu::OneDnnGemm::Create();
-    if (made.ok()) return std::move(made).value();
-    spdlog::warn("products are computed without oneDNN: {}", made.status().ToString());
   }
   return std::make_unique<cpu::PanelGemm>(isa, compute_dtype, threads);
 }

@@ -9,9 +9,6 @@ namespace baton::kernels::cpu {
 // Asks OpenMP for `wanted` threads in the regions of the calling thread and returns how many come.
 // They are fewer under OMP_THREAD_LIMIT, under OMP_MAX_ACTIVE_LEVELS and inside another region.
 // From then on the number does not follow the machine's load, whatever OMP_DYNAMIC says.
-//
-// oneDNN cuts a product into parts for the number of threads it was told and leaves out, without
-// an error, the parts of threads that do not come. So it may only be told a number that comes.
 int AskForThreads(int wanted);
 
 // The number of threads that a backend was made for. OpenMP keeps its settings per calling thread,

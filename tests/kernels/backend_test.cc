@@ -18,8 +18,8 @@ TEST(BackendFactoryTest, ReportsHowItComputes) {
     EXPECT_EQ(backend->info().isa, way.isa);
     EXPECT_EQ(backend->info().threads, std::min(way.threads, omp_get_thread_limit()));
     EXPECT_EQ(backend->info().compute_dtype, way.dtype);
-    const bool pairs = __builtin_cpu_supports("avx512bf16") != 0;
-    const std::string avx512 = way.dtype == DType::kF32 ? "brg" : pairs ? "pairs" : "panel";
+    const bool pairs = way.dtype == DType::kBF16 && __builtin_cpu_supports("avx512bf16") != 0;
+    const std::string avx512 = pairs ? "pairs" : "panel";
     const std::string prefix = way.isa == "amx" ? "tiles" : way.isa == "avx512" ? avx512 : "panel";
     EXPECT_THAT(backend->info().matmul, testing::StartsWith(prefix));
     EXPECT_THAT(backend->info().numerics(), testing::HasSubstr(way.isa));
@@ -101,7 +101,7 @@ TEST(BackendFactoryTest, PreparedWeightsServeEveryNumberOfRows) {
   }
 }
 
-// What a limit on threads or a caller's own region does: oneDNN would leave out the missing parts.
+// What a limit on threads or a caller's own region does.
 TEST(ThreadsTest, FewerThanAskedForComputeTheSame) {
   const int levels = omp_get_max_active_levels();
   for (const Way& way : CpuWays()) {

@@ -1,7 +1,4 @@
-// AVX-512 where no other kernel multiplies with it than that by panels: in bf16 without
-// avx512_bf16, and in fp32 where oneDNN may use AVX2 only, which any machine can do. That is
-// settled before oneDNN's first use; so this is a process of its own.
-#include <cstdlib>
+// AVX-512 where products are by panels: in fp32, and in bf16 without avx512_bf16.
 #include <utility>
 #include <vector>
 
@@ -14,7 +11,6 @@ namespace {
 
 class MixedIsaTest : public testing::TestWithParam<DType> {
  protected:
-  static void SetUpTestSuite() { setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1); }
   static std::unique_ptr<Backend> Of(const std::string& isa) {
     return Make({Device::kCpu, isa, GetParam()});
   }
