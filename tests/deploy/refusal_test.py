@@ -70,6 +70,10 @@ TOGETHER = [
     (["networkPolicy.enabled=true", "monitoring.enabled=true"], "but networkPolicy lets nobody read the admin ports"),
     (["decode.kvCacheMemory=8GiB"], "decode.resources.limits.memory is 8Gi, but kvCacheMemory 8GiB and shmSize 1Gi alone"),
     (["decode.kvCacheMemory=7168MiB"], "kvCacheMemory 7168MiB and shmSize 1Gi alone take that much"),
+    (["decode.kvCacheMemory=4GiB", "decode.swapSpace=3GiB"],
+     "is 8Gi, but kvCacheMemory 4GiB, swapSpace 3GiB and shmSize 1Gi alone take that much"),
+    (["decode.swapSpace=7GiB", "decode.device=cuda"], "is 8Gi, but swapSpace 7GiB and shmSize 1Gi alone take that much"),
+    (["prefill.swapSpace=1GiB", "mode=disaggregated"], "prefill workers preempt no answers"),
     (["monitoring.rules.enabled=true"], "monitoring.rules is enabled, but monitoring is not"),
     (["monitoring.rules.disabled={BatonNothing}"], "monitoring.rules names an alert BatonNothing that there is not"),
     (["tls.clientCerts=optional"], "tls.clientCerts is optional, but there is no TLS"),
@@ -91,6 +95,7 @@ SCHEMA = [
     ("engine.kvTransport=cuda_ipc", "/engine/kvTransport"),
     ("decode.gpuMemoryUtilization=90", "/decode/gpuMemoryUtilization"),
     ("decode.kvCacheMemory=2G", "/decode/kvCacheMemory"),
+    ("decode.swapSpace=2G", "/decode/swapSpace"),
     ("router.tenants.a.weight=0", "/router/tenants/a/weight"),
     ("router.extraArgs={-v}", "/router/extraArgs/0"),
     ("ports.grpc=443", "/ports/grpc"),
@@ -151,6 +156,8 @@ class RefusalTest(unittest.TestCase):
         for settings in (["decode.kvCacheMemory=6GiB"], ["decode.kvCacheMemory=7GiB", "decode.resources.limits.memory=9G"],
                          ["decode.kvCacheMemory=8GiB", "decode.resources.limits.memory=null"],
                          ["decode.kvCacheMemory=90GiB", "decode.device=cuda"],
+                         ["decode.kvCacheMemory=90GiB", "decode.swapSpace=6GiB", "decode.device=cuda"],
+                         ["decode.kvCacheMemory=3GiB", "decode.swapSpace=3GiB"],
                          ["decode.resources=null", "router.resources=null", "decode.kvCacheMemory=8GiB"]):
             chart.render(settings=[*chart.LEAST, *settings])
 

@@ -124,6 +124,7 @@
 {{- if eq $w.device "cuda" }}
 {{- include "baton.flag" (list "gpu-memory-utilization" $w.gpuMemoryUtilization) }}
 {{- end }}
+{{- include "baton.flag" (list "swap-space" $w.swapSpace) }}
 {{- include "baton.flag" (list "threads" $w.threads) }}
 {{- if include "baton.loadcache" $w }}
 - "--load-cache=/var/cache/baton"

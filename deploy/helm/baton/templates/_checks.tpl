@@ -102,12 +102,19 @@
 {{- if gt (len $caches) 1 }}
 {{- $wrong = append $wrong (printf "%s.loadCache has %d places; set one of existingClaim, hostPath and sizeLimit" $role (len $caches)) }}
 {{- end }}
-{{- if eq $w.device "cpu" }}
 {{- $memory := dig "limits" "memory" "" (default dict $w.resources) }}
-{{- $least := add (include "baton.bytes" $w.kvCacheMemory | int64) (include "baton.bytes" $w.shmSize | int64) }}
-{{- if and $w.kvCacheMemory $memory (le (include "baton.bytes" $memory | int64) $least) }}
-{{- $wrong = append $wrong (printf "%s.resources.limits.memory is %s, but kvCacheMemory %s and shmSize %s alone take that much, and weights come on top; raise it" $role $memory $w.kvCacheMemory $w.shmSize) }}
+{{- $taken := list }}
+{{- $least := include "baton.bytes" $w.shmSize | int64 }}
+{{- range $name := list "kvCacheMemory" "swapSpace" }}
+{{- if and (get $w $name) (or (eq $name "swapSpace") (eq $w.device "cpu")) }}
+{{- $taken = append $taken (printf "%s %s" $name (get $w $name)) }}
+{{- $least = add $least (include "baton.bytes" (get $w $name) | int64) }}
 {{- end }}
+{{- end }}
+{{- if and $taken $memory (le (include "baton.bytes" $memory | int64) $least) }}
+{{- $wrong = append $wrong (printf "%s.resources.limits.memory is %s, but %s and shmSize %s alone take that much, and weights come on top; raise it" $role $memory (join ", " $taken) $w.shmSize) }}
+{{- end }}
+{{- if eq $w.device "cpu" }}
 {{- if ne $v.engine.quantization "none" }}
 {{- $wrong = append $wrong (printf "engine.quantization is %s, but %s.device is cpu; fp8 needs Hopper GPUs: set %s.device=cuda or engine.quantization=none" $v.engine.quantization $role $role) }}
 {{- end }}
@@ -149,6 +156,9 @@
 
 {{- if $v.prefill.autoscaling.predictedTokensPerReplica }}
 {{- $wrong = append $wrong "prefill.autoscaling.predictedTokensPerReplica is set, but prefill workers draw one token of an answer, so nothing of it is foreseen there; set it for decode" }}
+{{- end }}
+{{- if $v.prefill.swapSpace }}
+{{- $wrong = append $wrong "prefill.swapSpace is set, but prefill workers preempt no answers; set it for decode" }}
 {{- end }}
 {{- if $v.prefill.autoscaling.tokenMs }}
 {{- $wrong = append $wrong "prefill.autoscaling.tokenMs is set, but no answer goes on at prefill workers, so their steps say nothing of the time between tokens; set it for decode, or queueWaitSeconds for prefill" }}
@@ -210,7 +220,7 @@
 
 {{/* Flags that the chart gives itself, so that extraArgs must not. */}}
 {{- define "baton.ownflags" -}}
-host port admin-port http-port http-allow-origins api-keys served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log eos-log-max-size eos-log-files eos-log-sample tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport elastic async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization threads load-cache
+host port admin-port http-port http-allow-origins api-keys served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log eos-log-max-size eos-log-files eos-log-sample tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport elastic async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization swap-space threads load-cache
 {{- end -}}
 
 {{/* A quantity of Kubernetes, or a size as Baton's flags take it, in bytes; 0 if there is none. */}}
