@@ -72,7 +72,7 @@ TOGETHER = [
     (["decode.kvCacheMemory=7168MiB"], "kvCacheMemory 7168MiB and shmSize 1Gi alone take that much"),
     (["decode.kvCacheMemory=4GiB", "decode.swapSpace=3GiB"],
      "is 8Gi, but kvCacheMemory 4GiB, swapSpace 3GiB and shmSize 1Gi alone take that much"),
-    (["decode.swapSpace=7GiB", "decode.device=cuda"], "is 8Gi, but swapSpace 7GiB and shmSize 1Gi alone take that much"),
+    (["decode.swapSpace=7GiB", "decode.device=cuda"], "is 8Gi, but swapSpace 7GiB and shmSize 1Gi alone take that much, and the process"),
     (["prefill.swapSpace=1GiB", "mode=disaggregated"], "prefill workers preempt no answers"),
     (["monitoring.rules.enabled=true"], "monitoring.rules is enabled, but monitoring is not"),
     (["monitoring.rules.disabled={BatonNothing}"], "monitoring.rules names an alert BatonNothing that there is not"),

@@ -105,14 +105,14 @@
 {{- $memory := dig "limits" "memory" "" (default dict $w.resources) }}
 {{- $taken := list }}
 {{- $least := include "baton.bytes" $w.shmSize | int64 }}
-{{- range $name := list "kvCacheMemory" "swapSpace" }}
-{{- if and (get $w $name) (or (eq $name "swapSpace") (eq $w.device "cpu")) }}
+{{- range $name := ternary (list "kvCacheMemory" "swapSpace") (list "swapSpace") (eq $w.device "cpu") }}
+{{- if get $w $name }}
 {{- $taken = append $taken (printf "%s %s" $name (get $w $name)) }}
 {{- $least = add $least (include "baton.bytes" (get $w $name) | int64) }}
 {{- end }}
 {{- end }}
 {{- if and $taken $memory (le (include "baton.bytes" $memory | int64) $least) }}
-{{- $wrong = append $wrong (printf "%s.resources.limits.memory is %s, but %s and shmSize %s alone take that much, and weights come on top; raise it" $role $memory (join ", " $taken) $w.shmSize) }}
+{{- $wrong = append $wrong (printf "%s.resources.limits.memory is %s, but %s and shmSize %s alone take that much, and %s on top; raise it" $role $memory (join ", " $taken) $w.shmSize (ternary "weights come" "the process comes" (eq $w.device "cpu"))) }}
 {{- end }}
 {{- if eq $w.device "cpu" }}
 {{- if ne $v.engine.quantization "none" }}
