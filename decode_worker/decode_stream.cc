@@ -31,6 +31,8 @@ void DecodeStream::OnReadDone(bool ok) {
   if (!std::exchange(started_reading_, true)) {
     status = request_.has_start() ? Admit(request_.start())
                                   : absl::InvalidArgumentError("the first message must be `start`");
+    // What it asked for is the sequence's now; its prompt would stay here until the answer ends.
+    worker_pb::DecodeRequest().Swap(&request_);
   } else if (request_.has_release()) {
     OnRelease(request_.release());
   } else {
@@ -42,7 +44,7 @@ void DecodeStream::OnReadDone(bool ok) {
 
 absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
   base::Failpoint("accepted");
-  BATON_RETURN_IF_ERROR(core_->CheckFingerprint(start.generation().model_fingerprint()));
+  BATON_RETURN_IF_ERROR(core_->CheckGeneration(start.generation()));
   BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(start.generation()));
   local_prefill_ = start.local_prefill();
   predict_ = start.generation().predict() && !spec.natural_end_step;

@@ -41,7 +41,7 @@ void PrefillStream::Start(const worker_pb::PrefillRequest& request) {
 }
 
 absl::Status PrefillStream::Check(const worker_pb::PrefillRequest& request) const {
-  BATON_RETURN_IF_ERROR(core_->CheckFingerprint(request.generation().model_fingerprint()));
+  BATON_RETURN_IF_ERROR(core_->CheckGeneration(request.generation()));
   BATON_RETURN_IF_ERROR(core_->CheckPeerShape(KvShapeFromProto(request.layout())));
   if (!TicketFromProto(request.ticket())) {
     return MakeError(absl::StatusCode::kInvalidArgument,

@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "common/rpc/status_map.h"
+#include "router/edge/request_parse.h"
 #include "router/edge/validation.h"
 
 namespace baton {
 namespace {
+
+// More than the longest name of a model that a file system would take.
+constexpr size_t kMostBytes = 4096;
 
 v1::EosTokenSource SourceToProto(const std::string& source) {
   // A GGUF file names it by a key of its tokenizer, or knows it by the token's text.
@@ -46,40 +52,61 @@ void FillModel(const ServedModel& model, v1::GetModelInfoResponse* out) {
 
 }  // namespace
 
+absl::Status ModelServiceImpl::Read(const grpc::CallbackServerContext& context,
+                                    const grpc::ByteBuffer& bytes,
+                                    google::protobuf::Message* request) const {
+  BATON_RETURN_IF_ERROR(CallerOf(context, callers_).status());
+  if (bytes.Length() <= kMostBytes) return ParseRequest(bytes, request);
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      {.reason = Reason::kLimitExceeded,
+       .values = {{"have", absl::StrCat(bytes.Length())}, {"limit", absl::StrCat(kMostBytes)}}},
+      absl::StrCat("the message has ", bytes.Length(), " bytes; one to this service has at most ",
+                   kMostBytes, "; send the name of a model or nothing"));
+}
+
 grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerContext* context,
-                                                       const v1::ListModelsRequest* /*request*/,
-                                                       v1::ListModelsResponse* response) {
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const absl::Status caller = CallerOf(*context, callers_).status();
-  if (caller.ok()) response->add_names(model_.name);
-  reactor->Finish(ToGrpcStatus(caller));
+  v1::ListModelsRequest message;
+  const absl::Status read = Read(*context, *request, &message);
+  if (read.ok()) {
+    v1::ListModelsResponse answer;
+    answer.add_names(model_.name);
+    *response = SerializeResponse(answer);
+  }
+  reactor->Finish(ToGrpcStatus(read));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* ModelServiceImpl::GetModelInfo(grpc::CallbackServerContext* context,
-                                                         const v1::GetModelInfoRequest* request,
-                                                         v1::GetModelInfoResponse* response) {
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  absl::Status allowed = CallerOf(*context, callers_).status();
-  if (allowed.ok()) allowed = CheckModelName(request->model(), model_);
-  if (!allowed.ok()) {
-    reactor->Finish(ToGrpcStatus(allowed));
-    return reactor;
-  }
-  FillModel(model_, response);
+  v1::GetModelInfoRequest message;
+  absl::Status status = Read(*context, *request, &message);
+  if (status.ok()) status = CheckModelName(message.model(), model_);
+  if (status.ok()) *response = SerializeResponse(Describe());
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+v1::GetModelInfoResponse ModelServiceImpl::Describe() const {
+  v1::GetModelInfoResponse info;
+  FillModel(model_, &info);
   directory_->Use([&](const WorkerDirectory::Tables& tables) {
     const auto workers = tables.workers.Healthy(WorkerKind::kDecode, tables.now);
     if (workers.empty()) return;
-    response->set_compute_dtype(workers.front()->facts.compute_dtype);
-    response->set_fingerprint(workers.front()->facts.fingerprint);
-    response->set_kv_block_size(workers.front()->facts.layout.block_size);
+    info.set_compute_dtype(workers.front()->facts.compute_dtype);
+    info.set_fingerprint(workers.front()->facts.fingerprint);
+    info.set_kv_block_size(workers.front()->facts.layout.block_size);
     int64_t blocks = 0;
     for (const WorkerView* view : workers) blocks += view->blocks_total;
-    response->set_kv_blocks(blocks);
-    response->set_max_model_len(static_cast<int32_t>(tables.workers.HealthyContext(tables.now)));
+    info.set_kv_blocks(blocks);
+    info.set_max_model_len(static_cast<int32_t>(tables.workers.HealthyContext(tables.now)));
   });
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return info;
 }
 
 }  // namespace baton

@@ -51,12 +51,16 @@ RouterService::RouterService(FlowContext* context, const CallerRules& callers,
 std::shared_ptr<StreamSink> RouterService::MakeStream(grpc::CallbackServerContext* context) {
   return StreamSink::Create(context,
                             {.buffer_bytes = static_cast<size_t>(context_->options.client_buffer),
-                             .linger = context_->options.deadlines.slow_client,
-                             .clock = context_->clock,
-                             .timers = context_->timers,
+                             .linger = LingerOfClients(),
                              .predictions_dropped = [probe = context_->probe](size_t count) {
                                probe->PredictionsDropped(count);
                              }});
+}
+
+LingerOptions RouterService::LingerOfClients() const {
+  return {.time = context_->options.deadlines.slow_client,
+          .clock = context_->clock,
+          .timers = context_->timers};
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::Generate(
@@ -70,7 +74,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::Generate(
 grpc::ServerUnaryReactor* RouterService::GenerateOnce(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* request,
                                                       grpc::ByteBuffer* response) {
-  const auto sink = UnarySink::Create(response);
+  const auto sink = UnarySink::Create(context, response, LingerOfClients(), context_->budget);
   grpc::ServerUnaryReactor* reactor = sink.get();
   Receive<v1::GenerateOnceRequest>(*context, request, sink);
   return reactor;
@@ -122,7 +126,7 @@ grpc::ServerUnaryReactor* RouterService::Answer(grpc::CallbackServerContext* con
   if (!caller.ok()) return refuse(caller.status());
   absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.Length());
   if (!held.ok()) return refuse(held.status());
-  return PoolCall::Start(context_->pool,
+  return PoolCall::Start(context, LingerOfClients(), context_->pool,
                          {.id = context_->next_id++,
                           .client = std::move(caller->client),
                           .bytes = request.Length(),

@@ -54,6 +54,7 @@ class RouterService final : public RawInferenceService {
                                    const grpc::ByteBuffer& request,
                                    std::function<absl::Status()> answer);
   std::shared_ptr<StreamSink> MakeStream(grpc::CallbackServerContext* context);
+  LingerOptions LingerOfClients() const;
 
   FlowContext* const context_;
   const CallerRules callers_;

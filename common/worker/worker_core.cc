@@ -1,10 +1,12 @@
 #include "common/worker/worker_core.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/sample/request_limits.h"
 
 namespace baton {
 
@@ -49,6 +51,11 @@ WorkerCore::WorkerCore(WorkerIdentity identity, Engine* engine, const base::Cloc
 WorkerCore::~WorkerCore() {
   if (guides_ != nullptr) guides_->Stop();  // what it begins would come here
   engine_->Stop();
+}
+
+absl::Status WorkerCore::CheckGeneration(const worker::v1::Generation& generation) const {
+  BATON_RETURN_IF_ERROR(CheckFingerprint(generation.model_fingerprint()));
+  return CheckLimit(RequestLimit::kRequestId, std::ssize(generation.request_id()));
 }
 
 absl::Status WorkerCore::CheckFingerprint(const std::string& fingerprint) const {

@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "baton/worker/v1/generation.pb.h"
 #include "common/base/clock.h"
 #include "common/base/kv_shape.h"
 #include "common/base/mutex.h"
@@ -76,7 +77,9 @@ class WorkerCore final {
   base::TimerQueue& timers() { return timers_; }
   WorkerProbe& probe() { return *probe_; }
 
-  // Refuses a request made for another model or layout, with both sides printed.
+  // Refuses a request made for another model, or with a longer id than any that a router lets pass.
+  absl::Status CheckGeneration(const worker::v1::Generation& generation) const;
+  // Refuses another model or layout, with both sides printed.
   absl::Status CheckFingerprint(const std::string& fingerprint) const;
   absl::Status CheckShape(const KvShape& shape) const;
   // Refuses the layout of a worker that this worker's blocks cannot be handed to.

@@ -22,6 +22,11 @@ absl::StatusOr<ByteBudget::Share> ByteBudget::Take(size_t bytes) {
   return Share(this, bytes);
 }
 
+ByteBudget::Share ByteBudget::Add(size_t bytes) {
+  used_ += bytes;
+  return Share(this, bytes);
+}
+
 void ByteBudget::Share::Resize(size_t bytes) {
   if (budget_ == nullptr) return;
   // Unsigned numbers wrap, so this adds a negative difference just as well.

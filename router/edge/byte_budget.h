@@ -22,6 +22,8 @@ class ByteBudget final {
   // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, when so much is not left. Every
   // share is given back before the budget ends.
   absl::StatusOr<Share> Take(size_t bytes);
+  // Of what is there already and cannot be refused, so that others are while it lasts.
+  Share Add(size_t bytes);
   size_t used() const { return used_.load(); }
 
  private:

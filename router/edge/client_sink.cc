@@ -111,7 +111,7 @@ StreamSink::StreamSink(grpc::CallbackServerContext* context, StreamSinkOptions o
 
 void StreamSink::Write(const v1::GenerateResponse& message) {
   buffer_ = SerializeResponse(message);
-  write_started_ = Nanos(options_.clock->Now());
+  write_started_ = Nanos(options_.linger.clock->Now());
   StartWrite(&buffer_);
 }
 
@@ -174,11 +174,13 @@ void StreamSink::Fail(const absl::Status& status) {
 
 // A client that takes nothing at all gets no status either; its call must not stay open for ever.
 void StreamSink::BreakAfterLinger() {
-  options_.timers->At(options_.clock->Now() + options_.linger, [weak = weak_from_this()] {
-    if (const auto sink = weak.lock()) {
-      sink->writer_.Break(grpc::Status(grpc::StatusCode::CANCELLED, "the client takes nothing"));
-    }
-  });
+  options_.linger.timers->At(
+      options_.linger.clock->Now() + options_.linger.time, [weak = weak_from_this()] {
+        if (const auto sink = weak.lock()) {
+          sink->writer_.Break(
+              grpc::Status(grpc::StatusCode::CANCELLED, "the client takes nothing"));
+        }
+      });
 }
 
 std::optional<base::Instant> StreamSink::StalledSince() const {
@@ -197,8 +199,10 @@ void StreamSink::OnCancel() {
   gone_.Fire();
 }
 
-std::shared_ptr<UnarySink> UnarySink::Create(grpc::ByteBuffer* response) {
-  std::shared_ptr<UnarySink> sink(new UnarySink(response));
+std::shared_ptr<UnarySink> UnarySink::Create(grpc::CallbackServerContext* context,
+                                             grpc::ByteBuffer* response,
+                                             const LingerOptions& linger, ByteBudget* budget) {
+  std::shared_ptr<UnarySink> sink(new UnarySink(context, response, linger, budget));
   sink->self_ = sink;
   return sink;
 }
@@ -222,14 +226,26 @@ bool UnarySink::EndAnswer(v1::Final final) {
 
 void UnarySink::Finish(v1::Final final) {
   answers_.End(std::move(final));
-  *response_ = SerializeResponse(answers_.message());
-  grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
+  Answer();
 }
 
 void UnarySink::FinishHeld(std::vector<HeldAnswer> answers) {
   answers_.AddHeld(std::move(answers));
+  Answer();
+}
+
+void UnarySink::Answer() {
   *response_ = SerializeResponse(answers_.message());
+  answers_ = {};
+  held_ = budget_->Add(response_->Length());
+  linger_.Begin();
   grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
+}
+
+void UnarySink::OnDone() {
+  linger_.End();
+  held_ = {};
+  self_.reset();
 }
 
 void UnarySink::Fail(const absl::Status& status) {

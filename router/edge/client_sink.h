@@ -11,11 +11,12 @@
 #include "baton/v1/inference.pb.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "common/base/timer_queue.h"
 #include "common/rpc/stream_writer.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "router/edge/byte_budget.h"
+#include "router/edge/linger.h"
 
 namespace baton {
 
@@ -73,9 +74,7 @@ class GoneSignal final {
 
 struct StreamSinkOptions {
   size_t buffer_bytes = 0;
-  base::Duration linger{};  // for the client to take what is left after the end
-  const base::Clock* clock = nullptr;
-  base::TimerQueue* timers = nullptr;
+  LingerOptions linger;  // for the client to take what is left after the end
   // Hears how many predictions the client did not get, for it read too slowly. Must not call back.
   std::function<void(size_t count)> predictions_dropped;
 };
@@ -139,7 +138,10 @@ class AnswerCollector final {
 // The sink of GenerateOnce, which answers with everything in one message.
 class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
  public:
-  static std::shared_ptr<UnarySink> Create(grpc::ByteBuffer* response);
+  // The answer counts in `budget` from the request's end until the client has it.
+  static std::shared_ptr<UnarySink> Create(grpc::CallbackServerContext* context,
+                                           grpc::ByteBuffer* response, const LingerOptions& linger,
+                                           ByteBudget* budget);
 
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
   void Start(v1::Started started) override { answers_.Start(std::move(started)); }
@@ -153,12 +155,18 @@ class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
   std::optional<base::Instant> StalledSince() const override { return std::nullopt; }
 
   void OnCancel() override { gone_.Fire(); }
-  void OnDone() override { self_.reset(); }
+  void OnDone() override;
 
  private:
-  explicit UnarySink(grpc::ByteBuffer* response) : response_(response) {}
+  UnarySink(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
+            const LingerOptions& linger, ByteBudget* budget)
+      : response_(response), linger_(context, linger), budget_(budget) {}
+  void Answer();
 
   grpc::ByteBuffer* const response_;
+  Linger linger_;
+  ByteBudget* const budget_;
+  ByteBudget::Share held_;  // of the answer
   AnswerCollector answers_;
   GoneSignal gone_;
   std::shared_ptr<UnarySink> self_;

@@ -6,14 +6,25 @@
 
 namespace baton {
 
-grpc::ServerUnaryReactor* PoolCall::Start(WorkPool* pool, PoolWork work, ByteBudget::Share held,
+grpc::ServerUnaryReactor* PoolCall::Start(grpc::CallbackServerContext* context,
+                                          const LingerOptions& linger, WorkPool* pool,
+                                          PoolWork work, ByteBudget::Share held,
                                           std::function<absl::Status()> answer) {
-  auto* const call = new PoolCall(pool, work.id, std::move(held));
-  work.run = [call, answer = std::move(answer)] { call->Finish(ToGrpcStatus(answer())); };
+  auto* const call = new PoolCall(Linger(context, linger), pool, work.id, std::move(held));
+  work.run = [call, answer = std::move(answer)] {
+    const absl::Status status = answer();
+    call->linger_.Begin();
+    call->Finish(ToGrpcStatus(status));
+  };
   if (const absl::Status taken = pool->Submit(std::move(work)); !taken.ok()) {
     call->Finish(ToGrpcStatus(taken));
   }
   return call;
+}
+
+void PoolCall::OnDone() {
+  linger_.End();
+  delete this;
 }
 
 void PoolCall::OnCancel() {

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "grpcpp/support/server_callback.h"
 #include "router/edge/byte_budget.h"
+#include "router/edge/linger.h"
 #include "router/edge/work_pool.h"
 
 namespace baton {
@@ -16,18 +17,22 @@ class PoolCall final : public grpc::ServerUnaryReactor {
  public:
   // Runs `answer` in the caller's turn and ends the call with what it returns, or with QUEUE_FULL.
   // Of a caller that goes before its turn nothing is done. `work` says whose it is and how much,
-  // `held` is the message's share and lives as long as the call. `pool` outlives the call.
-  static grpc::ServerUnaryReactor* Start(WorkPool* pool, PoolWork work, ByteBudget::Share held,
+  // `held` is the message's share and lives as long as the call. A client that does not take the
+  // answer has `linger`. `pool` outlives the call.
+  static grpc::ServerUnaryReactor* Start(grpc::CallbackServerContext* context,
+                                         const LingerOptions& linger, WorkPool* pool, PoolWork work,
+                                         ByteBudget::Share held,
                                          std::function<absl::Status()> answer);
 
   void OnCancel() override;
-  void OnDone() override { delete this; }
+  void OnDone() override;
 
  private:
-  PoolCall(WorkPool* pool, uint64_t id, ByteBudget::Share held)
-      : pool_(pool), id_(id), held_(std::move(held)) {}
+  PoolCall(Linger linger, WorkPool* pool, uint64_t id, ByteBudget::Share held)
+      : linger_(std::move(linger)), pool_(pool), id_(id), held_(std::move(held)) {}
   ~PoolCall() override = default;
 
+  Linger linger_;
   WorkPool* const pool_;
   const uint64_t id_;
   const ByteBudget::Share held_;

@@ -20,8 +20,8 @@ AttemptNews Misspoke(const std::string& how, WorkerKind blamed) {
 }
 
 // Says what is not as a worker has to tell the results of a search; "" if all is.
-std::string WrongWith(const std::vector<BeamResult>& beams, int32_t steps,
-                      const RequestSpec& asked) {
+std::string WrongWith(const std::vector<BeamResult>& beams, int32_t steps, const RequestSpec& asked,
+                      int32_t vocab) {
   if (std::ssize(beams) != asked.beams.results) {
     return absl::StrCat("Final with ", beams.size(), " answers of a beam search; expected ",
                         asked.beams.results);
@@ -33,6 +33,11 @@ std::string WrongWith(const std::vector<BeamResult>& beams, int32_t steps,
   for (const BeamResult& beam : beams) {
     if (beam.tokens.empty() || beam.reason == FinishReason::kNone || !std::isfinite(beam.score)) {
       return "Final with an answer of a beam search that has no token, reason or score";
+    }
+    for (const TokenId id : beam.tokens) {
+      if (id < 0 || id >= vocab) {
+        return absl::StrCat("Final with token ", id, "; expected ids from 0 to ", vocab - 1);
+      }
     }
   }
   return "";
@@ -149,9 +154,16 @@ AttemptNews Attempt::OnDecodeFinal(const worker::v1::DecodeFinal& final) {
   if (news.ending->reason == FinishReason::kNone || !brought) {
     return Misspoke("Final without a reason or without a token", WorkerKind::kDecode);
   }
+  const int32_t size = progress_.output.size();
+  const int32_t most = progress_.spec.stop.max_tokens;
+  if (!searched && news.ending->reason == FinishReason::kLength && size < most) {
+    return Misspoke(absl::StrCat("Final for its length after ", size, " of ", most, " tokens"),
+                    WorkerKind::kDecode);
+  }
   if (searched) {
     news.beams = BeamsFromProto(final.beams());
-    const std::string wrong = WrongWith(news.beams, final.beam_steps(), progress_.spec);
+    const std::string wrong =
+        WrongWith(news.beams, final.beam_steps(), progress_.spec, context_->model.config.vocab);
     if (!wrong.empty()) return Misspoke(wrong, WorkerKind::kDecode);
     beam_tokens_ = int64_t{progress_.spec.beams.width} * final.beam_steps();
   }

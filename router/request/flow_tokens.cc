@@ -74,6 +74,13 @@ bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
                                   "; expected index ", output_->size()))});
     return false;
   }
+  const int32_t vocab = context_->model.config.vocab;
+  if (token.token.token < 0 || token.token.token >= vocab) {
+    FailAttempt({.status = absl::InternalError(
+                     absl::StrCat("token ", token.token.token, " at index ", token.index,
+                                  "; expected ids from 0 to ", vocab - 1))});
+    return false;
+  }
   NoteNumerics();
   AcceptedOutput::Addition addition = output_->Accept(token);
   logprob_sum_ += token.token.logprob;

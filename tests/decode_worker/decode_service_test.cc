@@ -111,6 +111,8 @@ TEST(DecodeServiceTest, RefusesBadRequestsByReason) {
   cases.push_back({MakeGeneration(10, 6), Reason::kUnsupportedField});
   cases.back().generation.mutable_stopping()->set_eos_handling(
       static_cast<worker_pb::EosHandling>(9));
+  cases.push_back({MakeGeneration(10, 6), Reason::kLimitExceeded});
+  cases.back().generation.set_request_id(std::string(257, 'x'));
   for (const Case& c : cases) {
     DecodeCall call(worker, LocalStart(c.generation));
     call.ReadAll();

@@ -279,7 +279,7 @@ std::optional<worker::v1::Ending> FakeEndingOf(const FakeWorkerState& state,
     ending.set_cause(worker::v1::FINISH_CAUSE_RUNAWAY);
     return ending;
   }
-  if (token.index() + 1 < most) return std::nullopt;
+  if (token.index() + 1 < most && token.index() != state.options.cut_index) return std::nullopt;
   ending.clear_stop_token_id();
   ending.set_cause(worker::v1::FINISH_CAUSE_LENGTH);
   return ending;

@@ -99,6 +99,7 @@ struct FakeWorkerOptions {
   std::vector<int32_t> eos_ids;
   std::vector<int32_t> end_chances;      // indices whose tokens had a chance to end
   std::optional<int32_t> runaway_index;  // the token with which the worker ends the answer
+  std::optional<int32_t> cut_index;  // the token behind which it says that the length is reached
   std::function<FakeAction(const FakeMoment&)> script;  // null: nothing happens
   base::Duration token_delay{};
   std::string fingerprint = "model";

@@ -144,6 +144,9 @@ TEST(PushFaultsTest, RefusesARequestForAnotherWorkerBeforeAnyWork) {
   auto address = good;
   address.clear_push_address();
   EXPECT_EQ(refusal(address).code(), absl::StatusCode::kInvalidArgument);
+  auto name = good;
+  name.mutable_generation()->set_request_id(std::string(257, 'x'));
+  EXPECT_EQ(ReasonOf(refusal(name)), Reason::kLimitExceeded);
   auto id = good;
   id.mutable_generation()->set_prompt_ids(0, -1);
   EXPECT_EQ(ReasonOf(refusal(id)), Reason::kInvalidTokenId);

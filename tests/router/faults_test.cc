@@ -56,6 +56,36 @@ class FaultsTest : public RouterTest {
   }
 };
 
+class ForeignTokenTest : public FaultsTest, public ::testing::WithParamInterface<int32_t> {};
+
+// It does not reach the client: the worker that says so is wrong, and the next attempt goes on.
+TEST_P(ForeignTokenTest, IsTheWorkersFault) {
+  const auto said = std::make_shared<std::atomic<bool>>(false);
+  for (int i = 0; i < 2; ++i) {
+    AddDecode([&](FakeWorkerOptions& worker) {
+      worker.model = [said](const std::vector<int32_t>& history) {
+        const size_t index = history.size() - std::string("fault").size() - 1;  // and BOS
+        return index == 3 && !said->exchange(true) ? GetParam() : FakeLetter(history);
+      };
+    });
+  }
+  StartRouter();
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"other\""), 1);
+}
+
+constexpr int32_t kVocab = 320;
+INSTANTIATE_TEST_SUITE_P(Ids, ForeignTokenTest, ::testing::Values(-1, kVocab, 1 << 30));
+
+TEST_F(FaultsTest, ALengthThatIsNotReachedIsTheWorkersFault) {
+  for (int i = 0; i < 2; ++i) {
+    AddDecode([](FakeWorkerOptions& worker) { worker.cut_index = 4; });
+  }
+  StartRouter();
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"other\""), 1);
+}
+
 struct FaultCase {
   std::string name;
   FakePoint point;

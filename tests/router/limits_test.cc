@@ -222,6 +222,34 @@ TEST_F(SlowClientTest, ClientWithoutProgressEndsSlow) {
   EXPECT_TRUE(Eventually([&] { return decode_[0]->open_streams() == 0; }));
 }
 
+// Its answer is ready at once, and larger than the window.
+TEST_F(SlowClientTest, UnaryClientThatTakesNothingIsBrokenOffAndCountsUntilThen) {
+  options_.deadlines.slow_client = std::chrono::milliseconds(1500);
+  v1::GenerateOnceRequest request;
+  *request.mutable_spec() = StartWith(4000).spec();
+  request.set_text("much");
+  const auto bytes = [&] {
+    return Metric("baton_request_bytes_inflight{engine=\"0\",model_name=\"tiny\",role=\"router\"");
+  };
+  const auto slow = SmallWindowStub(*router_);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = slow->AsyncGenerateOnce(&context, request, &queue);
+  call->ReadInitialMetadata(nullptr);  // and no message
+  ASSERT_TRUE(Eventually([&] { return decode_[0]->decode_streams() == 1; }));
+  ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+  EXPECT_GT(bytes(), 64 << 10);
+  EXPECT_TRUE(Eventually([&] { return bytes() == 0; }));
+  v1::GenerateOnceResponse response;
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  for (int events = 0; events < 2; ++events) ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+  queue.Shutdown();
+}
+
 // What comes may be refused by the service, or by a connection that was told to go.
 TEST_F(LimitsTest, DrainFinishesWhatRunsRefusesWhatComesAndEndsTheRest) {
   AddDecode([&](FakeWorkerOptions& worker) { worker.script = HangAfterFirst; });

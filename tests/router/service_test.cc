@@ -1,6 +1,8 @@
 // Health, reflection and facts about the model.
 #include <gmock/gmock.h>
 
+#include "absl/strings/str_cat.h"
+#include "common/rpc/status_map.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -81,6 +83,25 @@ TEST_F(ServiceTest, ModelInfoTellsModelAndWorkers) {
   unknown.set_model("other");
   grpc::ClientContext context;
   EXPECT_EQ(stub->GetModelInfo(&context, unknown, &info).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// Nothing is made of it, whoever sends it.
+TEST_F(ServiceTest, ModelServiceRefusesWhatIsLargerThanAnyName) {
+  AddDecode();
+  StartRouter();
+  std::string unknown_fields;
+  for (int i = 0; i < 3000; ++i) unknown_fields += std::string("\x7a\x00", 2);
+  for (const char* method : {"ListModels", "GetModelInfo"}) {
+    const std::string path = absl::StrCat("/baton.v1.ModelService/", method);
+    const absl::Status refused = FromGrpcStatus(CallRaw(*router_, path, unknown_fields).status);
+    EXPECT_EQ(ReasonText(refused), "LIMIT_EXCEEDED") << refused;
+    EXPECT_NE(refused.message().find("6000 bytes"), std::string::npos) << refused;
+    EXPECT_TRUE(CallRaw(*router_, path, unknown_fields.substr(0, 4000)).status.ok());
+  }
+  const std::string no_text = "\x0a\x02\xff\xfe";
+  EXPECT_EQ(ReasonText(FromGrpcStatus(
+                CallRaw(*router_, "/baton.v1.ModelService/GetModelInfo", no_text).status)),
+            "INVALID_TEXT");
 }
 
 TEST_F(ServiceTest, EndsOutOfAGgufFileAreOfItsTokenizer) {

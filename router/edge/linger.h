@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/timer_queue.h"
+#include "grpcpp/server_context.h"
+
+namespace baton {
+
+// How long a client may take over the last that it gets.
+struct LingerOptions {
+  base::Duration time{};
+  const base::Clock* clock = nullptr;
+  base::TimerQueue* timers = nullptr;
+};
+
+// Breaks a unary call whose client does not take the answer: gRPC holds it for as long as the
+// client keeps its window shut, and the call with it. Thread-safe.
+class Linger final {
+ public:
+  // `context` lives until End.
+  Linger(grpc::CallbackServerContext* context, const LingerOptions& options);
+
+  // The answer is ready, so that the client's time begins.
+  void Begin();
+  // gRPC is done with the call.
+  void End();
+
+ private:
+  struct Call {
+    base::Mutex mutex;
+    grpc::CallbackServerContext* context ABSL_GUARDED_BY(mutex) = nullptr;  // null once it ended
+  };
+
+  const LingerOptions options_;
+  const std::shared_ptr<Call> call_;
+};
+
+}  // namespace baton
