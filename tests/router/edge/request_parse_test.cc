@@ -116,6 +116,26 @@ TEST(RequestParseTest, TheErrorNamesTheWholeNumber) {
   EXPECT_EQ(detail.values[1].second, "4096");
 }
 
+// The parser would keep each of them in memory of its own.
+TEST(RequestParseTest, ThousandsOfUnknownFieldsAreRefusedWhereverTheyStand) {
+  const auto refused = [](const std::string& bytes) {
+    v1::GenerateRequest parsed;
+    return DetailOf(ParseRequest(BytesOf(bytes), &parsed)).reason == Reason::kLimitExceeded;
+  };
+  std::string few;  // of number 1000, with nothing in them
+  for (int i = 0; i < 1000; ++i) few += std::string("\xc2\x3e\x00", 3);
+  v1::GenerateRequest request;
+  request.mutable_spec()->mutable_output();
+  EXPECT_FALSE(refused(few));
+  EXPECT_TRUE(refused(few + few));
+  request.mutable_spec()
+      ->mutable_output()
+      ->GetReflection()
+      ->MutableUnknownFields(request.mutable_spec()->mutable_output())
+      ->ParseFromString(few + few);
+  EXPECT_TRUE(refused(request.SerializeAsString()));
+}
+
 TEST(RequestParseTest, BytesThatAreNoMessageAreLeftToTheParser) {
   for (const std::string bytes : {"\x0a\xff\xff\xff\xff\x0f", "\x0a\x05\x0a", "\xff", "\x0b"}) {
     v1::ChatGenerateRequest parsed;
