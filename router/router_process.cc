@@ -12,9 +12,9 @@
 #include "common/base/stop_signals.h"
 #include "common/config/exit_code.h"
 #include "common/config/ready_line.h"
-#include "common/http/descriptors.h"
 #include "common/metrics/process.h"
 #include "common/metrics/registry.h"
+#include "common/rpc/descriptors.h"
 #include "common/rpc/held_port.h"
 #include "common/rpc/library_log.h"
 #include "common/rpc/own_certificate.h"
@@ -93,11 +93,11 @@ RpcServerOptions ServerOptionsOf(const RouterFlags& router) {
           .max_connection_age_grace = flags.max_connection_age_grace};
 }
 
-// Connections to the HTTP port are the most that this process has, so as many files may be open as
-// the system allows, and no more connections than that.
+// Connections to the HTTP port are the most that this process has, so there are no more of them
+// than files may be open.
 std::optional<HttpServerOptions> HttpOptionsOf(const RouterFlags& flags) {
   if (!flags.http.port) return std::nullopt;
-  const size_t files = RaiseDescriptorLimit();
+  const size_t files = DescriptorLimit();
   const auto wanted = static_cast<size_t>(flags.http.max_connections);
   const size_t connections = ConnectionsWithin(wanted, files);
   if (connections < wanted) {
@@ -293,6 +293,7 @@ int RunRouter(const RouterFlags& flags) {
     return ReportFatal(kProgram, FatalOf(log, ExitCode::kUsage, "cannot log", "--log-level info"));
   }
   LogWhatLibrariesSay();
+  RaiseDescriptorLimit();  // for connections
   // What clients send wrong is told to them, with the field; not to our log.
   google::protobuf::SetLogHandler(nullptr);
   const base::StopSignals signals;

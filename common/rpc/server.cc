@@ -7,7 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/credentials.h"
-#include "common/rpc/held_port.h"
+#include "common/rpc/grpc_port.h"
 #include "common/rpc/keepalive.h"
 #include "google/protobuf/message.h"
 #include "grpc/grpc.h"
@@ -41,7 +41,6 @@ void LimitAge(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
 }
 
 void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -67,8 +66,9 @@ std::string JoinHostPort(std::string_view host, int port) {
   return name + ":" + std::to_string(port);
 }
 
-RpcServer::RpcServer(std::string host, std::unique_ptr<grpc::Server> server, int port)
-    : host_(std::move(host)), server_(std::move(server)), port_(port) {}
+RpcServer::RpcServer(std::string host, std::unique_ptr<GrpcPort> port,
+                     std::unique_ptr<grpc::Server> server)
+    : host_(std::move(host)), port_(std::move(port)), server_(std::move(server)) {}
 
 RpcServer::~RpcServer() { Shutdown(std::chrono::milliseconds(0)); }
 
@@ -88,25 +88,27 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<GrpcPort> port,
+                         GrpcPort::Listen(options.host, options.port));
   grpc::ServerBuilder builder;
   Configure(options, &builder);
-  int port = 0;
   LimitAge(options, &builder);
-  builder.AddListeningPort(JoinHostPort(options.host, options.port), *credentials, &port);
+  auto connections = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, *credentials);
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
-    server.reset();
-    // gRPC only says that it failed.
-    BATON_RETURN_IF_ERROR(HeldPort::Take(options.host, options.port).status());
-    return absl::InternalError("gRPC could not listen on " +
-                               JoinHostPort(options.host, options.port) + "; try again");
+  if (server == nullptr) {
+    return absl::InternalError("gRPC could not start a server; its lines in the log say why");
   }
   server->GetHealthCheckService()->SetServingStatus(false);
-  return std::unique_ptr<RpcServer>(new RpcServer(options.host, std::move(server), port));
+  port->Open(std::move(connections));
+  return std::unique_ptr<RpcServer>(
+      new RpcServer(options.host, std::move(port), std::move(server)));
 }
 
-std::string RpcServer::address() const { return JoinHostPort(host_, port_); }
+int RpcServer::port() const { return port_->number(); }
+
+std::string RpcServer::address() const { return JoinHostPort(host_, port()); }
 
 void RpcServer::SetServing(const std::vector<std::string>& services, bool serving) {
   if (server_ == nullptr) return;
@@ -117,6 +119,7 @@ void RpcServer::SetServing(const std::vector<std::string>& services, bool servin
 
 void RpcServer::BeginShutdown() {
   if (server_ == nullptr || ending_.joinable()) return;
+  port_->Close();
   ending_ = std::thread([this] {
     server_->Shutdown(std::chrono::system_clock::now() + kNoHurry);
     base::MutexLock lock(&mutex_);
@@ -135,6 +138,7 @@ bool RpcServer::WaitEnded(base::Instant deadline) {
 
 void RpcServer::Shutdown(std::chrono::milliseconds grace) {
   if (server_ == nullptr) return;
+  port_->Close();
   if (ending_.joinable()) {
     // gRPC's own call cannot be given another deadline, so what is left is cancelled here.
     base::Instant deadline = std::chrono::steady_clock::now() + grace;

@@ -20,6 +20,8 @@ class Service;
 
 namespace baton {
 
+class GrpcPort;
+
 // Where and how a server listens.
 struct RpcServerOptions {
   std::string host = "127.0.0.1";
@@ -51,7 +53,7 @@ class RpcServer final {
       const RpcServerOptions& options, const std::vector<grpc::Service*>& services);
   ~RpcServer();
 
-  int port() const { return port_; }
+  int port() const;
   // "host:port" as peers dial it.
   std::string address() const;
 
@@ -69,11 +71,11 @@ class RpcServer final {
   // That BeginShutdown has done all it began.
   bool WaitEnded(base::Instant deadline);
 
-  RpcServer(std::string host, std::unique_ptr<grpc::Server> server, int port);
+  RpcServer(std::string host, std::unique_ptr<GrpcPort> port, std::unique_ptr<grpc::Server> server);
 
   std::string host_;
+  std::unique_ptr<GrpcPort> port_;
   std::unique_ptr<grpc::Server> server_;
-  int port_;
   base::Mutex mutex_;
   base::CondVar changed_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -19,6 +19,7 @@
 #include "common/metrics/process.h"
 #include "common/metrics/registry.h"
 #include "common/model/kv_arena.h"
+#include "common/rpc/descriptors.h"
 #include "common/rpc/held_port.h"
 #include "common/rpc/library_log.h"
 #include "common/rpc/server.h"
@@ -380,6 +381,7 @@ int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags) {
                        FatalOf(log, ExitCode::kUsage, "cannot log", "--log-level info"));
   }
   LogWhatLibrariesSay();
+  RaiseDescriptorLimit();  // for connections
   const base::StopSignals signals;
   if (auto fatal = ArmFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
   Worker worker(spec, flags);

@@ -99,7 +99,7 @@ RPC_LIBRARIES = CORE_LIBRARIES + ("grpc", "google/", "nlohmann/")
 for part in ("common/transport", "common/rpc", "common/worker", "router", "prefill_worker",
              "decode_worker"):
     EXTERNAL[part] = RPC_LIBRARIES
-EXTERNAL["common/rpc"] = RPC_LIBRARIES + ("openssl/",)
+EXTERNAL["common/rpc"] = RPC_LIBRARIES + ("boost/asio/", "openssl/")
 EXTERNAL["tools"] = RPC_LIBRARIES + ("CLI/", "curl/", "httplib.h")
 
 # Headers of the compiler and of POSIX.

@@ -160,11 +160,16 @@ def alerts():
             unit="share of the files that a process may open",
             summary="{{ $labels.role }} {{ $labels.instance }} runs out of open files",
             description=f"{PERCENT} of the files that it may open are open.",
-            means="Connections count as files. At the limit new ones are refused.",
+            means=(
+                "Connections count as files. New ones to the gRPC port are closed at once when less than a"
+                " sixteenth of the limit is left, those to the HTTP port from a thirty-second on; the log says so."
+                " Those that are open are served on, and room comes back as connections end."
+            ),
             look="Workers, *Open files*; Overview, *HTTP connections*.",
             do=(
-                "Raise the limit (`LimitNOFILE`, or that of the container's runtime), or lower"
-                " `--http-max-connections`."
+                "Find who keeps connections open (`ss -tnp`). Raise the limit: the hard one counts, up to which every"
+                " process raises its own (`LimitNOFILE`, or that of the container's runtime; `prlimit --nofile` while"
+                " it runs). Or lower `--http-max-connections`."
             ),
         ),
     ]

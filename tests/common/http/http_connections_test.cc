@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/http/descriptors.h"
 #include "common/http/http_server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -130,14 +129,6 @@ TEST_F(HttpConnectionsTest, ShutdownClosesThePortAndTheIdle) {
   busy.Send("hi");
   EXPECT_THAT(busy.ReadAll(),
               testing::AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Connection: close\r\n")));
-}
-
-TEST(Descriptors, ConnectionsLeaveFilesForTheRest) {
-  EXPECT_EQ(ConnectionsWithin(16'384, 20'000), 16'384u);
-  EXPECT_EQ(ConnectionsWithin(16'384, 8'000), 7'000u);
-  EXPECT_EQ(ConnectionsWithin(16'384, 1'024), 768u);
-  EXPECT_EQ(ConnectionsWithin(16'384, 100), 16u);
-  EXPECT_GE(RaiseDescriptorLimit(), 16u);
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "boost/asio/io_context.hpp"
@@ -12,10 +16,19 @@
 
 namespace baton {
 
-// Accepts connections on one port of every address that a host name means.
+struct ListenerOptions {
+  std::string flag;  // that messages name the port by
+  // How many times FilesKept a connection must leave to others, or it is closed at once.
+  size_t leaves = 1;
+};
+
+// Accepts connections on one port of every address that a host name means. When the process may
+// open no more files it pauses and tries again, and while few are left it closes what comes; the
+// log says so.
 class Listener final {
  public:
-  explicit Listener(boost::asio::io_context* context) : context_(*context) {}
+  Listener(boost::asio::io_context* context, ListenerOptions options)
+      : context_(*context), options_(std::move(options)) {}
 
   // Port 0 takes any one that is free on all of them.
   absl::Status Listen(const std::string& host, int port);
@@ -32,16 +45,26 @@ class Listener final {
     boost::asio::ip::tcp::acceptor acceptor;
     boost::asio::steady_timer pause;
   };
+  // A trouble that comes in spells: it is told at once, and then once a minute.
+  struct Trouble {
+    int64_t count = 0;
+    std::chrono::steady_clock::time_point quiet_until{};
+    bool ToBeTold();
+  };
   // As errno.
   int Open(const boost::asio::ip::tcp::endpoint& endpoint);
+  int OpenDoor(const boost::asio::ip::tcp::endpoint& endpoint);
   void AcceptNext(Door* door);
+  bool LeavesFiles(int descriptor);
 
   boost::asio::io_context& context_;
+  const ListenerOptions options_;
   int port_ = 0;
   std::list<Door> doors_;
   std::function<boost::asio::io_context&()> next_;
   std::function<void(boost::asio::ip::tcp::socket)> accepted_;
-  bool short_of_files_ = false;  // and it was said
+  Trouble waited_;
+  Trouble closed_;
 };
 
 }  // namespace baton
