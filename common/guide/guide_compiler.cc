@@ -86,7 +86,8 @@ absl::StatusOr<std::shared_ptr<SequenceGuide>> GuideCompiler::Make(
   BATON_ASSIGN_OR_RETURN(CompiledGuide::State start, compiled->Start());
   BATON_ASSIGN_OR_RETURN(const std::shared_ptr<const GuideVocabulary> vocabulary,
                          Vocabulary(guide));
-  auto state = std::make_shared<GuideState>(guide.kind, std::move(start), vocabulary, &masks_);
+  auto state =
+      std::make_shared<GuideState>(guide.kind, std::move(start), vocabulary, &masks_, &watch_);
   BATON_RETURN_IF_ERROR(state->TakeAll(generated));
   return state;
 }

@@ -15,6 +15,7 @@
 #include "common/base/ids.h"
 #include "common/base/mutex.h"
 #include "common/guide/guide_vocabulary.h"
+#include "common/guide/guide_watch.h"
 #include "common/guide/task_pool.h"
 #include "common/sample/guide_spec.h"
 #include "common/sched/sequence_guide.h"
@@ -75,6 +76,7 @@ class GuideCompiler final {
   std::list<Entry> cache_ ABSL_GUARDED_BY(cache_mutex_);  // the one used last comes first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_ ABSL_GUARDED_BY(cache_mutex_);
   std::atomic<int64_t> compiled_{0};
+  GuideWatch watch_;
   TaskPool masks_;
   TaskPool compiles_;  // last: its tasks use the others
 };

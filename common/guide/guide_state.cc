@@ -1,20 +1,15 @@
 #include "common/guide/guide_state.h"
 
 #include <array>
-#include <chrono>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace baton {
 namespace {
-
-// A mask takes some 50 µs; work that takes this long would be felt by everybody in its step.
-constexpr base::Duration kSlow = std::chrono::milliseconds(2);
 
 // Forced ids that are worked out at once, each of which takes some 10 µs.
 constexpr size_t kMostForced = 64;
@@ -26,13 +21,24 @@ absl::Status TooComplex(GuideKind kind, std::string_view why) {
                                       std::string(why), "; make it simpler"));
 }
 
+absl::Status TooDear(GuideKind kind, base::Duration took) {
+  return TooComplex(
+      kind, absl::StrCat("the last work on what may come next took ", base::Milliseconds(took),
+                         " ms of a processor, and the answer more than it may, which is ",
+                         base::Milliseconds(GuideBudget::kAtOnce), " ms at once and ",
+                         base::Milliseconds(GuideBudget::kEachToken),
+                         " ms for each token; a text should follow the guide in one way only"));
+}
+
 }  // namespace
 
 GuideState::GuideState(GuideKind kind, CompiledGuide::State state,
-                       std::shared_ptr<const GuideVocabulary> vocabulary, TaskPool* pool)
+                       std::shared_ptr<const GuideVocabulary> vocabulary, TaskPool* pool,
+                       GuideWatch* watch)
     : kind_(kind),
       vocabulary_(std::move(vocabulary)),
       pool_(pool),
+      watch_(watch),
       state_(std::move(state)),
       words_(vocabulary_->words()) {}
 
@@ -51,12 +57,19 @@ absl::Status GuideState::Feed(std::span<const TokenId> tokens) {
   return absl::OkStatus();
 }
 
+// They may take what they took when they were drawn.
 absl::Status GuideState::TakeAll(std::span<const TokenId> tokens) {
   base::MutexLock lock(&mutex_);
   BATON_CHECK(stage_ == Stage::kNothing) << "the answer has begun";
-  return Feed(tokens);
+  const base::Duration most =
+      GuideBudget::kAtOnce + static_cast<int64_t>(tokens.size()) * GuideBudget::kEachToken;
+  absl::Status failure;
+  const base::Duration took = watch_->Run(state_.get(), most, [&] { failure = Feed(tokens); });
+  return took >= most ? TooDear(kind_, took) : failure;
 }
 
+// The grammar takes it where what comes behind it is worked out: that may take long, and who
+// commits a step does so for everybody in it.
 void GuideState::Take(TokenId token) {
   base::MutexLock lock(&mutex_);
   Await(Stage::kForcing);
@@ -71,7 +84,17 @@ void GuideState::Take(TokenId token) {
   Await(Stage::kMasking);
   stage_ = Stage::kNothing;
   only_end_ = false;
-  if (status_.ok()) status_ = Feed({&token, 1});
+  untaken_.push_back(token);
+}
+
+void GuideState::Submit(void (GuideState::*work)()) {
+  TaskPool::Kind kind;
+  {
+    base::MutexLock lock(&mutex_);
+    kind = budget_.slow() ? TaskPool::Kind::kSlow : TaskPool::Kind::kQuick;
+  }
+  // Where the pool is full, whoever waits for it works it out.
+  pool_->Submit([self = shared_from_this(), work] { ((*self).*work)(); }, kind);
 }
 
 void GuideState::Prepare() {
@@ -80,8 +103,7 @@ void GuideState::Prepare() {
     if (stage_ != Stage::kNothing) return;
     stage_ = Stage::kWanted;
   }
-  // Where the pool is full, whoever waits for it works it out.
-  pool_->Submit([self = shared_from_this()] { self->WorkOutForced(); });
+  Submit(&GuideState::WorkOutForced);
 }
 
 absl::Status GuideState::Force(std::vector<TokenId>* run, bool* whole) {
@@ -102,51 +124,81 @@ absl::Status GuideState::Force(std::vector<TokenId>* run, bool* whole) {
   return absl::OkStatus();
 }
 
+absl::Status GuideState::FeedAndForce(std::span<const TokenId> tokens, std::vector<TokenId>* run,
+                                      bool* whole) {
+  BATON_RETURN_IF_ERROR(Feed(tokens));
+  return Force(run, whole);
+}
+
+void GuideState::Book(base::Duration took, absl::Status failure) {
+  budget_.Spend(took);
+  if (!status_.ok()) return;
+  status_ = budget_.spent() ? TooDear(kind_, took) : std::move(failure);
+}
+
 void GuideState::WorkOutForced() {
+  std::vector<TokenId> tokens;
+  base::Duration most;
+  absl::Status failure;
   {
     base::MutexLock lock(&mutex_);
     if (stage_ != Stage::kWanted) return;
     stage_ = Stage::kForcing;
+    tokens.swap(untaken_);
+    budget_.Take(tokens.size());
+    most = budget_.left();
+    failure = status_;
   }
   std::vector<TokenId> run;
   bool whole = true;
-  const auto begin = std::chrono::steady_clock::now();
-  absl::Status failure = Force(&run, &whole);
-  const base::Duration took = std::chrono::steady_clock::now() - begin;
+  base::Duration took{};
+  if (failure.ok()) {
+    took = watch_->Run(state_.get(), most, [&] { failure = FeedAndForce(tokens, &run, &whole); });
+  }
   {
     base::MutexLock lock(&mutex_);
-    if (status_.ok()) status_ = std::move(failure);
+    Book(took, std::move(failure));
+    budget_.Take(run.size());
     forced_ = std::move(run);
     forced_taken_ = 0;
     forced_whole_ = whole || !status_.ok();
-    slow_ = took > kSlow;
     stage_ = Stage::kForced;
     changed_.NotifyAll();
     if (!forced_whole_) return;
   }
-  pool_->Submit([self = shared_from_this()] { self->WorkOutMask(); });
+  Submit(&GuideState::WorkOutMask);
+}
+
+absl::Status GuideState::WriteMask(bool* only_end) {
+  uint8_t none_else = 0;
+  BatonBuffer error;
+  const BatonStatus status =
+      baton_guide_mask(state_.get(), words_.data(), words_.size(), &none_else, &error);
+  if (status == BATON_INVALID) return TooComplex(kind_, rust::TakeString(error));
+  if (status != BATON_OK) return rust::TakeError(status, error);
+  *only_end = none_else != 0;
+  return absl::OkStatus();
 }
 
 void GuideState::WorkOutMask() {
+  base::Duration most;
+  absl::Status failure;
   {
     base::MutexLock lock(&mutex_);
     if (stage_ != Stage::kForced || !forced_whole_) return;
     stage_ = Stage::kMasking;
+    most = budget_.left();
+    failure = status_;
   }
-  uint8_t only_end = 0;
-  BatonBuffer error;
-  const auto begin = std::chrono::steady_clock::now();
-  const BatonStatus status =
-      baton_guide_mask(state_.get(), words_.data(), words_.size(), &only_end, &error);
-  const base::Duration took = std::chrono::steady_clock::now() - begin;
-  absl::Status failure;
-  if (status == BATON_INVALID) failure = TooComplex(kind_, rust::TakeString(error));
-  if (status == BATON_INTERNAL) failure = rust::TakeError(status, error);
-  if (!failure.ok()) words_ = vocabulary_->eos_mask();
+  bool only_end = false;
+  base::Duration took{};
+  if (failure.ok()) {
+    took = watch_->Run(state_.get(), most, [&] { failure = WriteMask(&only_end); });
+  }
   base::MutexLock lock(&mutex_);
-  if (status_.ok()) status_ = std::move(failure);
-  only_end_ = status_.ok() && only_end != 0;
-  slow_ |= took > kSlow;
+  Book(took, std::move(failure));
+  if (!status_.ok()) words_ = vocabulary_->eos_mask();
+  only_end_ = status_.ok() && only_end;
   stage_ = Stage::kMasked;
   changed_.NotifyAll();
 }
@@ -173,7 +225,7 @@ std::span<const uint32_t> GuideState::Mask() {
 bool GuideState::holds_up() const {
   base::MutexLock lock(&mutex_);
   const bool ready = forced_whole_ ? stage_ == Stage::kMasked : stage_ == Stage::kForced;
-  return slow_ && !ready;
+  return budget_.slow() && !ready;
 }
 
 bool GuideState::only_end() const {

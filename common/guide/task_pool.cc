@@ -10,11 +10,12 @@ TaskPool::TaskPool(int threads, size_t most_waiting) : most_waiting_(most_waitin
 }
 
 void TaskPool::Stop() {
-  std::deque<std::function<void()>> dropped;  // destroyed without the lock
+  Tasks dropped_quick, dropped_slow;  // destroyed without the lock
   {
     base::MutexLock lock(&mutex_);
     stopping_ = true;
-    dropped.swap(waiting_);
+    dropped_quick.swap(quick_);
+    dropped_slow.swap(slow_);
     changed_.NotifyAll();
   }
   base::MutexLock lock(&stop_mutex_);
@@ -22,12 +23,21 @@ void TaskPool::Stop() {
   threads_.clear();
 }
 
-bool TaskPool::Submit(std::function<void()>&& task) {
+bool TaskPool::Submit(std::function<void()>&& task, Kind kind) {
   base::MutexLock lock(&mutex_);
-  if (stopping_ || waiting_.size() >= most_waiting_) return false;
-  waiting_.push_back(std::move(task));
+  if (stopping_ || waiting() >= most_waiting_) return false;
+  (kind == Kind::kQuick ? quick_ : slow_).push_back(std::move(task));
   changed_.NotifyOne();
   return true;
+}
+
+std::function<void()> TaskPool::Next() {
+  const bool slow = quick_.empty() || (!slow_.empty() && quick_in_a_row_ >= kQuickInARow);
+  quick_in_a_row_ = slow ? 0 : quick_in_a_row_ + 1;
+  Tasks& tasks = slow ? slow_ : quick_;
+  std::function<void()> task = std::move(tasks.front());
+  tasks.pop_front();
+  return task;
 }
 
 void TaskPool::Run() {
@@ -35,10 +45,9 @@ void TaskPool::Run() {
     std::function<void()> task;
     {
       base::MutexLock lock(&mutex_);
-      while (!stopping_ && waiting_.empty()) changed_.Wait(&mutex_);
+      while (!stopping_ && waiting() == 0) changed_.Wait(&mutex_);
       if (stopping_) return;
-      task = std::move(waiting_.front());
-      waiting_.pop_front();
+      task = Next();
     }
     task();
   }

@@ -2,7 +2,7 @@
 
 // Guides: grammars that an answer has to follow, as masks over a vocabulary. A part of the C face
 // of the Rust library, by the rules of baton_text.h, except that a state is used by one thread at a
-// time.
+// time; only baton_guide_cancel may come from any other meanwhile.
 
 #include "common/rust/baton_text.h"
 
@@ -39,16 +39,19 @@ void baton_guide_state_free(BatonGuideState* state);
 // Writes which ids may come next: bit id % 32 of words[id / 32], in (tokens + 31) / 32 words.
 // `*only_end` says whether none but EOS may. BATON_INVALID where this costs too much; the state is
 // then of no more use.
-BatonStatus baton_guide_mask(BatonGuideState* state, uint32_t* words, size_t count,
+BatonStatus baton_guide_mask(const BatonGuideState* state, uint32_t* words, size_t count,
                              uint8_t* only_end, BatonBuffer* error);
 // Writes the first bytes of what every answer goes on with from here, at most `capacity`, and how
 // many these are: none where there is a choice, where the answer may end, and where a special token
 // has to come. BATON_INVALID where this costs too much; the state is then of no more use.
-BatonStatus baton_guide_forced(BatonGuideState* state, uint8_t* bytes, size_t capacity,
+BatonStatus baton_guide_forced(const BatonGuideState* state, uint8_t* bytes, size_t capacity,
                                size_t* count, BatonBuffer* error);
 // Goes on by tokens. BATON_INVALID if one of them may not come; the state is then of no more use.
-BatonStatus baton_guide_take(BatonGuideState* state, const uint32_t* ids, size_t count,
+BatonStatus baton_guide_take(const BatonGuideState* state, const uint32_t* ids, size_t count,
                              BatonBuffer* error);
+// Ends the work on a state that is under way on another thread, and all that comes, as BATON_INVALID:
+// within some microseconds, without waiting for it.
+void baton_guide_cancel(const BatonGuideState* state);
 
 #ifdef __cplusplus
 }  // extern "C"

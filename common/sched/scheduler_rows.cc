@@ -14,9 +14,15 @@ StepPlan Scheduler::BuildPlan() {
     if (sequence->plannable() && HasBlocks(*sequence)) ready.push_back(sequence);
   }
   // A guide that is slow to say what may come sits a step out, so that it costs nobody but its own
-  // request. Where nothing else runs the step waits for it.
+  // request. Where nothing else runs the step waits for one of them, and not for all: somebody else
+  // may come meanwhile.
   const auto holds_up = [](const LiveSequence* sequence) { return sequence->holds_up(); };
-  if (!std::ranges::all_of(ready, holds_up)) std::erase_if(ready, holds_up);
+  const bool others = !plans_out_.empty() || !std::ranges::all_of(ready, holds_up);
+  if (others) {
+    std::erase_if(ready, holds_up);
+  } else if (!ready.empty()) {
+    ready = {*std::ranges::min_element(ready, {}, &LiveSequence::last_turn)};
+  }
   for (LiveSequence* const sequence : ready) {
     if (sequence->spec.follows != nullptr && sequence->decodes()) TakeForced(sequence);
   }

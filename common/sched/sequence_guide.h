@@ -23,7 +23,8 @@ class SequenceGuide {
  public:
   virtual ~SequenceGuide() = default;
 
-  // Has the ids that have to come and the mask behind them worked out, elsewhere. Does nothing when
+  // Has the ids that have to come and the mask behind them worked out, elsewhere: that is where the
+  // grammar goes on by what was taken, too. Does nothing when
   // they are or were.
   virtual void Prepare() = 0;
   // Whether that takes longer than others should wait for.
@@ -38,11 +39,12 @@ class SequenceGuide {
   virtual std::span<const uint32_t> Mask() = 0;
   // Whether nothing has to come and the last mask had EOS ids only.
   virtual bool only_end() const = 0;
-  // Why the answer cannot go on here, where its grammar costs too much: INVALID_ARGUMENT. What was
-  // drawn by a mask that failed counts for nothing.
+  // Why the answer cannot go on here, where its grammar costs too much: INVALID_ARGUMENT, as far as
+  // the last Forced or Mask knows. What was drawn by a mask that failed counts for nothing.
   virtual absl::Status status() const = 0;
 
-  // Goes on by the token that was drawn, or that had to come.
+  // Notes the token that was drawn, or that had to come. Takes no time: who commits a step does so
+  // for everybody in it.
   virtual void Take(TokenId token) = 0;
 };
 

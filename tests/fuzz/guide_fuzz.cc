@@ -47,10 +47,11 @@ TokenId AllowedOf(std::span<const uint32_t> words, size_t n) {
 void Walk(const std::shared_ptr<const CompiledGuide>& guide, GuideKind kind,
           std::string_view path) {
   static TaskPool& pool = *new TaskPool(0, 0);
+  static GuideWatch& watch = *new GuideWatch();
   auto begun = guide->Start();
   BATON_CHECK(begun.ok()) << begun.status().ToString();
   const auto state =
-      std::make_shared<GuideState>(kind, *std::move(begun), VocabularyOfGuides(), &pool);
+      std::make_shared<GuideState>(kind, *std::move(begun), VocabularyOfGuides(), &pool, &watch);
   for (const char step : path.substr(0, kMostTokens)) {
     const ForcedRun forced = state->Forced();
     const TokenId id = forced.ids.empty()

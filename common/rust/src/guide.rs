@@ -1,15 +1,16 @@
 //! Guides: grammars that an answer has to follow, compiled for one vocabulary, and the state that one
 //! answer has in its grammar. llguidance does the work; here are the bounds on what a grammar may cost.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{mpsc, Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{
     parse_numeric_token, ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie,
 };
-use llguidance::{Matcher, ParserFactory};
+use llguidance::{CancellationHandle, Matcher, ParserFactory};
 use serde_json::{json, Map, Value};
 
 use crate::ffi::{Failure, Outcome};
@@ -44,6 +45,9 @@ const MAX_CHOICES: usize = 1000;
 /// Characters of the library's messages that are passed on.
 const MAX_MESSAGE: usize = 600;
 const REHEARSED_TOKENS: usize = 3;
+/// What a rehearsal may take. It is some milliseconds for grammars as people write them, so a machine
+/// that is busy with other things refuses none of them.
+const REHEARSAL_TIME: Duration = Duration::from_secs(5);
 /// Compilers of hostile grammars recurse deeply; their memory is only touched if they do.
 const COMPILE_STACK: usize = 64 << 20;
 
@@ -51,7 +55,9 @@ const COMPILE_STACK: usize = 64 << 20;
 /// model to write blanks for ever.
 const WHITESPACE: &str = r"( |\n {0,32})?";
 
-/// In the library's units. A mask costs at most some 20 ms by them, a grammar 100 ms.
+/// In the library's units. They bound memory, and the time of grammars that are read in one way. In an
+/// ambiguous grammar an item may cost as much as all items before it, which the library does not count:
+/// there whoever works with a state bounds its time (`State::cancel`).
 fn limits() -> ParserLimits {
     ParserLimits {
         max_items_in_row: 2000,
@@ -101,33 +107,73 @@ impl Vocabulary {
         Ok(Vocabulary { factory, words: tokens.len().div_ceil(32), eos: eos.to_vec() })
     }
 
-    /// Takes some milliseconds, for a hostile text some hundreds.
+    /// Takes some milliseconds, for a hostile text seconds.
     pub fn compile(&self, kind: Kind, text: &str) -> Outcome<Guide> {
-        let compile = || self.compile_here(kind, text);
+        let (rehearses, rehearsed) = mpsc::channel();
+        let compile = move || self.compile_here(kind, text, &rehearses);
         thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(COMPILE_STACK);
             match thread.spawn_scoped(scope, compile) {
-                Ok(running) => running
-                    .join()
-                    .unwrap_or_else(|_| Err(Failure::invalid("it breaks the grammar compiler"))),
+                Ok(running) => {
+                    let late = cancel_late(&rehearsed);
+                    let broken = |_| Err(Failure::invalid("it breaks the grammar compiler"));
+                    match running.join().unwrap_or_else(broken) {
+                        _ if late => Err(Failure::invalid(format!(
+                            "its first tokens take more than {} s to work out; make it simpler",
+                            REHEARSAL_TIME.as_secs()
+                        ))),
+                        outcome => outcome,
+                    }
+                }
                 Err(error) => Err(Failure::invalid(format!("no thread to compile it: {error}"))),
             }
         })
     }
 
-    fn compile_here(&self, kind: Kind, text: &str) -> Outcome<Guide> {
+    fn compile_here(&self, kind: Kind, text: &str, rehearses: &Rehearses) -> Outcome<Guide> {
         let grammar = grammar_of(kind, text)?;
-        let mut matcher = Matcher::new(self.factory.create_parser(grammar));
+        let parser = Matcher::new(self.factory.create_parser(grammar));
+        let mut matcher = announced(parser, rehearses);
         // Fills the lexer's tables for what every answer begins with.
         let mask = matcher.compute_mask().map_err(|error| refusal(&error.to_string()))?;
         if mask.is_zero() {
             return Err(Failure::invalid("no answer can follow it"));
         }
-        let forces = can_force(&matcher);
-        rehearse(&matcher, forces, Pick::Lowest)?;
-        rehearse(&matcher, forces, Pick::Highest)?;
+        let forces = can_force(announced(matcher.deep_clone(), rehearses));
+        for pick in [Pick::Lowest, Pick::Highest] {
+            rehearse(announced(matcher.deep_clone(), rehearses), forces, pick)?;
+        }
         Ok(Guide { fresh: Mutex::new(matcher), forces, words: self.words, eos: self.eos.clone() })
     }
+}
+
+/// Takes what ends the work of each parser that rehearses, before it begins.
+type Rehearses = mpsc::Sender<CancellationHandle>;
+
+fn announced(matcher: Matcher, rehearses: &Rehearses) -> Matcher {
+    let matcher = matcher.into_cancellable();
+    if let Some(cancel) = matcher.cancellation_handle() {
+        let _ = rehearses.send(cancel); // fails only where nobody waits for the guide any more
+    }
+    matcher
+}
+
+/// Waits until no parser rehearses any more, and ends those that do so for too long. Returns whether
+/// there were such.
+fn cancel_late(rehearsed: &mpsc::Receiver<CancellationHandle>) -> bool {
+    let Ok(first) = rehearsed.recv() else { return false };
+    let end = Instant::now() + REHEARSAL_TIME;
+    let mut at_work = vec![first];
+    loop {
+        match rehearsed.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(cancel) => at_work.push(cancel),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return false,
+            Err(mpsc::RecvTimeoutError::Timeout) => break,
+        }
+    }
+    at_work.iter().for_each(CancellationHandle::cancel);
+    rehearsed.iter().for_each(|cancel| cancel.cancel());
+    true
 }
 
 enum Pick {
@@ -139,17 +185,15 @@ enum Pick {
 /// (`max_tokens`) or leaves a text out that ended another (`stop`), what it finds ahead of the tokens
 /// is not what it would find behind them, and it may panic. These are the grammars of which it takes
 /// no token back.
-fn can_force(fresh: &Matcher) -> bool {
-    let mut matcher = fresh.deep_clone();
+fn can_force(mut matcher: Matcher) -> bool {
     let first = matcher.compute_mask().ok().and_then(|mask| mask.iter().next());
     first.is_some_and(|id| matcher.consume_token(id).is_ok() && matcher.rollback(1).is_ok())
 }
 
 /// Takes the first few tokens of an answer. What is too dear is often so from its beginning on, and
 /// here it is refused before it costs anybody a step.
-fn rehearse(fresh: &Matcher, forces: bool, pick: Pick) -> Outcome<()> {
+fn rehearse(mut matcher: Matcher, forces: bool, pick: Pick) -> Outcome<()> {
     let fail = |error: &dyn std::fmt::Display| refusal(&error.to_string());
-    let mut matcher = fresh.deep_clone();
     for _ in 0..REHEARSED_TOKENS {
         let mut next = special_at(&forced_bytes(&mut matcher, forces)?);
         if next.is_none() {
@@ -307,8 +351,10 @@ impl Guide {
     /// never depends on others.
     pub fn start(&self) -> State {
         let fresh = self.fresh.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let matcher = fresh.deep_clone();
         State {
-            matcher: fresh.deep_clone(),
+            cancel: matcher.cancellation_handle().unwrap_or_default(),
+            matcher: Mutex::new(matcher),
             forces: self.forces,
             words: self.words,
             eos: self.eos.clone(),
@@ -318,17 +364,28 @@ impl Guide {
 
 /// Where one answer is in its grammar.
 pub struct State {
-    matcher: Matcher,
+    matcher: Mutex<Matcher>, // of who is at work; no other waits for it
+    cancel: CancellationHandle,
     forces: bool,
     words: usize,
     eos: Vec<u32>,
 }
 
 impl State {
+    /// Ends the work that is under way, and all that comes, in an error. Any thread may call it, and it
+    /// does not wait.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    fn matcher(&self) -> MutexGuard<'_, Matcher> {
+        self.matcher.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     /// The bytes that every answer goes on with from here. They end before a special token, which has
     /// no bytes of its own.
-    pub fn forced(&mut self) -> Outcome<Vec<u8>> {
-        let mut bytes = forced_bytes(&mut self.matcher, self.forces)?;
+    pub fn forced(&self) -> Outcome<Vec<u8>> {
+        let mut bytes = forced_bytes(&mut self.matcher(), self.forces)?;
         if let Some(end) = bytes.iter().position(|&byte| byte == TokTrie::SPECIAL_TOKEN_MARKER) {
             bytes.truncate(end);
         }
@@ -336,7 +393,7 @@ impl State {
     }
 
     /// Writes which ids may come next, a bit each, and returns whether none but EOS may.
-    pub fn mask(&mut self, words: &mut [u32]) -> Outcome<bool> {
+    pub fn mask(&self, words: &mut [u32]) -> Outcome<bool> {
         if words.len() != self.words {
             return Err(Failure::invalid(format!(
                 "a mask of {} words was asked for; the vocabulary has {}",
@@ -344,20 +401,20 @@ impl State {
                 self.words
             )));
         }
-        if let Some(id) = special_at(&forced_bytes(&mut self.matcher, self.forces)?) {
+        let mut matcher = self.matcher();
+        if let Some(id) = special_at(&forced_bytes(&mut matcher, self.forces)?) {
             words.fill(0);
             words[id as usize / 32] = 1 << (id % 32);
             return Ok(self.eos.contains(&id));
         }
-        let mask =
-            self.matcher.compute_mask_or_eos().map_err(|error| refusal(&error.to_string()))?;
+        let mask = matcher.compute_mask_or_eos().map_err(|error| refusal(&error.to_string()))?;
         words.copy_from_slice(&mask.as_slice()[..self.words]);
         let ends: u32 = self.eos.iter().map(|&id| words[id as usize / 32] >> (id % 32) & 1).sum();
         Ok(words.iter().map(|word| word.count_ones()).sum::<u32>() == ends)
     }
 
     /// Goes on by these tokens, each of which its mask allowed.
-    pub fn take(&mut self, ids: &[u32]) -> Outcome<()> {
-        self.matcher.consume_tokens(ids).map_err(|error| refusal(&error.to_string()))
+    pub fn take(&self, ids: &[u32]) -> Outcome<()> {
+        self.matcher().consume_tokens(ids).map_err(|error| refusal(&error.to_string()))
     }
 }

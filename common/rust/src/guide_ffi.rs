@@ -1,6 +1,6 @@
 //! The C ABI of baton_guide.h, by the rules of lib.rs.
 
-use crate::ffi::{free_handle, guard, handle, Owned, Slice, Status};
+use crate::ffi::{free_handle, guard, guard_value, handle, Owned, Slice, Status};
 use crate::guide::{Guide, GuideToken, Kind, State, Vocabulary};
 use crate::Token;
 
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn baton_guide_state_free(state: *mut State) {
 
 #[no_mangle]
 pub unsafe extern "C" fn baton_guide_mask(
-    state: *mut State,
+    state: *const State,
     words: *mut u32,
     count: usize,
     only_end: *mut u8,
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn baton_guide_mask(
 
 #[no_mangle]
 pub unsafe extern "C" fn baton_guide_forced(
-    state: *mut State,
+    state: *const State,
     bytes: *mut u8,
     capacity: usize,
     count: *mut usize,
@@ -88,13 +88,18 @@ pub unsafe extern "C" fn baton_guide_forced(
 
 #[no_mangle]
 pub unsafe extern "C" fn baton_guide_take(
-    state: *mut State,
+    state: *const State,
     ids: *const u32,
     count: usize,
     error: *mut Owned<u8>,
 ) -> Status {
     let mut done = ();
     guard(&mut done, error, || (*state).take(slice_of(ids, count)))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn baton_guide_cancel(state: *const State) {
+    guard_value((), || (*state).cancel());
 }
 
 unsafe fn slice_of<'a>(data: *const u32, count: usize) -> &'a [u32] {

@@ -237,13 +237,14 @@ AnswerCounts Follow(SequenceGuide& guide, const CompiledGuide::State& grammar,
 void PrintForced(const std::shared_ptr<const GuideVocabulary>& vocabulary,
                  const Tokenizer& tokenizer) {
   TaskPool nobody(0, 0);
+  GuideWatch watch;
   std::printf("\n%-20s %8s %8s %16s %18s %13s\n", "answer", "tokens", "forced", "by masks alone",
               "steps one by one", "jump-forward");
   AnswerCounts all;
   for (const TypicalAnswer& answer : TypicalAnswers()) {
     const auto compiled = *vocabulary->Compile(answer.guide);
-    const auto state =
-        std::make_shared<GuideState>(answer.guide.kind, *compiled->Start(), vocabulary, &nobody);
+    const auto state = std::make_shared<GuideState>(answer.guide.kind, *compiled->Start(),
+                                                    vocabulary, &nobody, &watch);
     const AnswerCounts counts =
         Follow(*state, *compiled->Start(), *vocabulary, tokenizer, answer.text);
     std::printf("%-20s %8d %8d %16d %18d %13d\n", answer.name, counts.tokens, counts.forced,
@@ -260,12 +261,13 @@ void PrintForced(const std::shared_ptr<const GuideVocabulary>& vocabulary,
 // What it costs to find out what is forced.
 void PrintForcing(const std::shared_ptr<const GuideVocabulary>& vocabulary) {
   TaskPool nobody(0, 0);
+  GuideWatch watch;
   const TypicalAnswer answer = TypicalAnswers()[2];
   const auto compiled = *vocabulary->Compile(answer.guide);
   std::vector<double> forced, free;
   for (int i = 0; i < 50; ++i) {
-    const auto state =
-        std::make_shared<GuideState>(answer.guide.kind, *compiled->Start(), vocabulary, &nobody);
+    const auto state = std::make_shared<GuideState>(answer.guide.kind, *compiled->Start(),
+                                                    vocabulary, &nobody, &watch);
     for (int step = 0; step < 40; ++step) {
       const auto begin = BenchClock::now();
       const ForcedRun run = state->Forced();

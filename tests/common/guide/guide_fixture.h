@@ -61,6 +61,7 @@ class GuideTest : public ::testing::Test {
       const auto byte = static_cast<TokenId>(static_cast<unsigned char>(c));
       if (!Allows(*state, byte)) return false;
       state->Take(byte);
+      state->Forced();
       EXPECT_TRUE(state->status().ok()) << state->status();
     }
     return Allows(*state, tokenizer_->eos());

@@ -1,4 +1,6 @@
 // Guides that are made to cost: each ends in an error or in masks, in a time that others can bear.
+#include <time.h>
+
 #include <chrono>
 #include <sstream>
 
@@ -45,6 +47,11 @@ std::string Doubling(char letter, int n) {
 // Generous, because sanitizers and busy machines are slow; what is caught here would take for ever.
 constexpr auto kPatience = std::chrono::seconds(60);
 
+// Texts follow it in so many ways that each of its items costs as much as all before it.
+constexpr char kAmbiguous[] =
+    "start: s\ns: s s s s s s s s | s s s s s s s | s s s s s s | s s s s s | s s s s | s s s | s s"
+    " | /[a-z ]/ | \"\"\n";
+
 class HostileGuides : public GuideTest, public ::testing::WithParamInterface<GuideSpec> {};
 
 TEST_P(HostileGuides, EndInAnErrorOrInMasks) {
@@ -88,7 +95,60 @@ INSTANTIATE_TEST_SUITE_P(
         GuideSpec{GuideKind::kGrammar, Doubling('x', 40)},
         GuideSpec{GuideKind::kGrammar, "start: X0\n" + Doubling('X', 40)},
         GuideSpec{GuideKind::kGrammar, std::string("start: \"\0\"", 10)},
+        GuideSpec{GuideKind::kGrammar, "start: s\ns: s s s | s s | /[a-z ]/ | /[a-z]+/ | \"\"\n"},
+        GuideSpec{GuideKind::kGrammar, kAmbiguous},
         GuideSpec{GuideKind::kChoice, Repeated("[", 5000)}));
+
+// The processor's time, because that is what the bound is of: what the thread of an engine spends
+// on taking tokens, and what the answer costs in all.
+base::Duration TimeOfThisThread() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+TEST_F(GuideHostileTest, AnAnswerCostsNoMoreThanItsBudgetAndTakingItNothing) {
+  const auto state = MustBegin(GuideKind::kGrammar, kAmbiguous);
+  const base::Duration begin = TimeOfThisThread();
+  base::Duration taking{};
+  int tokens = 0;
+  while (state->Mask(), state->status().ok()) {
+    ASSERT_LT(++tokens, 300) << "it never became too complex";
+    const base::Duration before = TimeOfThisThread();
+    state->Take('a');
+    taking += TimeOfThisThread() - before;
+  }
+  EXPECT_EQ(ReasonOf(state->status()), Reason::kLimitExceeded);
+  EXPECT_LT(taking, GuideBudget::kFelt);
+  // Work is ended a little late.
+  const base::Duration most = GuideBudget::kAtOnce + (tokens + 10) * GuideBudget::kEachToken;
+  EXPECT_LT(TimeOfThisThread() - begin, most) << tokens << " tokens";
+}
+
+TEST_F(GuideHostileTest, WorkEndsOnceItHasTakenWhatItMay) {
+  const auto vocabulary =
+      *GuideVocabulary::Make(tokenizer_, options_.width, std::vector{tokenizer_->eos()});
+  const auto compiled = *vocabulary->Compile({.kind = GuideKind::kGrammar, .text = kAmbiguous});
+  const auto state = *compiled->Start();
+  const std::vector<uint32_t> text(500, 'a');
+  GuideWatch watch;
+  BatonBuffer error;
+  BatonStatus status = BATON_OK;
+  const base::Duration took = watch.Run(state.get(), std::chrono::milliseconds(50), [&] {
+    status = baton_guide_take(state.get(), text.data(), text.size(), &error);
+  });
+  EXPECT_EQ(status, BATON_INVALID);
+  EXPECT_EQ(rust::TakeString(error), "operation cancelled");
+  EXPECT_GE(took, std::chrono::milliseconds(50));
+}
+
+TEST_F(GuideHostileTest, AReplayMayTakeWhatTheAnswerTookAndNoMore) {
+  const std::vector<TokenId> text(60, 'a');
+  const auto begun = Begin(GuideKind::kGrammar, kAmbiguous, text);
+  if (!begun.ok()) {
+    EXPECT_EQ(ReasonOf(begun.status()), Reason::kLimitExceeded) << begun.status();
+  }
+}
 
 TEST_F(GuideHostileTest, OthersGoOnBesideABrokenOne) {
   const auto good = MustBegin(GuideKind::kRegex, "[ab]{40}");

@@ -44,11 +44,32 @@ TEST_F(GuideStateTest, StatesOfOneGuideShareNothing) {
 TEST_F(GuideStateTest, AForeignTokenBreaksItAndLeavesTheEnd) {
   const auto state = MustBegin(GuideKind::kRegex, "aa");
   state->Take('b');
+  EXPECT_TRUE(state->Forced().ids.empty());
   EXPECT_EQ(state->status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ReasonOf(state->status()), Reason::kLimitExceeded);
   EXPECT_EQ(DetailOf(state->status()).field, "guided_regex");
   EXPECT_EQ(AllowedBy(*state), (std::vector<TokenId>{tokenizer_->eos()}));
   EXPECT_FALSE(state->only_end());
+}
+
+TEST_F(GuideStateTest, ATokenIsOnlyNotedWhereItIsTaken) {
+  const auto state = MustBegin(GuideKind::kRegex, "a[xy]");
+  state->Take('b');
+  EXPECT_TRUE(state->status().ok()) << "the grammar was asked: " << state->status();
+  AllowedBy(*state);
+  EXPECT_EQ(ReasonOf(state->status()), Reason::kLimitExceeded);
+}
+
+TEST_F(GuideStateTest, TokensAreTheSameOneByOneAndTogether) {
+  const auto together = MustBegin(GuideKind::kRegex, "[a-c]{3}x");
+  const auto one_by_one = MustBegin(GuideKind::kRegex, "[a-c]{3}x");
+  for (const TokenId id : {'a', 'b', 'c'}) {
+    EXPECT_EQ(AllowedBy(*one_by_one), (std::vector<TokenId>{'a', 'b', 'c'}));
+    one_by_one->Take(id);
+    together->Take(id);
+  }
+  EXPECT_EQ(AllowedBy(*together), std::vector<TokenId>{'x'});
+  EXPECT_EQ(AllowedBy(*one_by_one), std::vector<TokenId>{'x'});
 }
 
 TEST_F(GuideStateTest, RandomAnswersAreWholeOrUnfinishedNeverWrong) {

@@ -55,5 +55,31 @@ TEST(TaskPoolTest, StopFinishesWhatRunsAndDropsTheRest) {
   pool.reset();
 }
 
+TEST(TaskPoolTest, SlowTasksGoLastButHaveTheirTurn) {
+  constexpr int kQuick = TaskPool::kQuickInARow + 2;
+  std::latch begun(1), go_on(1), done(kQuick + 2);
+  std::vector<int> order;
+  TaskPool pool(1, 100);
+  // Quick, too, and the first in the row.
+  EXPECT_TRUE(pool.Submit([&] {
+    begun.count_down();
+    go_on.wait();
+  }));
+  begun.wait();
+  const auto submit = [&](int number, TaskPool::Kind kind) {
+    EXPECT_TRUE(pool.Submit(
+        [&, number] {
+          order.push_back(number);
+          done.count_down();
+        },
+        kind));
+  };
+  for (const int slow : {-1, -2}) submit(slow, TaskPool::Kind::kSlow);
+  for (int i = 1; i <= kQuick; ++i) submit(i, TaskPool::Kind::kQuick);
+  go_on.count_down();
+  done.wait();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4, 5, 6, 7, -1, 8, 9, 10, -2}));
+}
+
 }  // namespace
 }  // namespace baton

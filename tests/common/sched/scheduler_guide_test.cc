@@ -136,6 +136,43 @@ TEST_F(SchedulerGuideTest, ASlowGuideHoldsUpNobodyButItself) {
   EXPECT_EQ(TokensOf(slow).size(), 6u);
 }
 
+TEST_F(SchedulerGuideTest, OfSlowGuidesAloneAStepWaitsForOneInTurn) {
+  Start(32);
+  std::vector<std::shared_ptr<ScriptedGuide>> guides;
+  std::vector<SequenceId> ids;
+  for (int i = 0; i < 3; ++i) {
+    guides.push_back(
+        std::make_shared<ScriptedGuide>(std::vector<std::vector<TokenId>>(9, {7}), kEos));
+    ids.push_back(AddGuided(guides.back(), Spec(kLocal, 5, 6)));
+  }
+  ASSERT_TRUE(Step());
+  for (const auto& guide : guides) guide->SetHoldsUp(true);
+  for (size_t turn = 0; turn < 6; ++turn) {
+    const StepPlan plan = Plan();
+    ASSERT_EQ(plan.rows.size(), 1u);
+    EXPECT_EQ(plan.rows[0].sequence, ids[turn % 3]) << turn;
+    Commit(plan);
+  }
+}
+
+TEST_F(SchedulerGuideTest, NoStepWaitsForASlowGuideBehindOneThatIsOut) {
+  options_.max_steps_in_flight = 2;
+  Start(32);
+  const auto guide =
+      std::make_shared<ScriptedGuide>(std::vector<std::vector<TokenId>>(9, {7}), kEos);
+  AddGuided(guide, Spec(kLocal, 5, 6));
+  SequenceSpec spec = Spec(kLocal, 5, 4);
+  spec.sampling.no_repeat_ngram_size = 3;
+  const SequenceId free = Add(std::move(spec));
+  ASSERT_TRUE(Step());
+  guide->SetHoldsUp(true);
+  const StepPlan first = Plan();
+  ASSERT_EQ(first.rows.size(), 1u);
+  EXPECT_EQ(first.rows[0].sequence, free);
+  EXPECT_TRUE(Plan().empty());
+  Commit(first);
+}
+
 TEST_F(SchedulerGuideTest, AMaskThatFailsEndsItsRequestAndNoOther) {
   Start(32);
   const auto guide =
