@@ -44,7 +44,8 @@ void Tell(const std::string& text) { std::fwrite(text.data(), 1, text.size(), st
 bool Answer(GenerateClient* client, const v1::GenerationSpec& spec,
             PromptRequest::Messages* messages) {
   const PromptRequest request{.spec = spec, .input = *messages, .unsendable = {}};
-  const Outcome outcome = client->Run(request, [](const v1::Delta& delta) { Print(delta.text()); });
+  const Outcome outcome =
+      client->Run(request, [](const v1::Delta& delta) { return Print(delta.text()); });
   Print("\n");
   Tell(SummaryOf(outcome));
   if (outcome.status.ok()) {

@@ -1,8 +1,13 @@
 #include "tools/commands.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "common/config/edit_distance.h"
 #include "common/config/exit_code.h"
@@ -92,22 +97,7 @@ int UnknownCommand(const Arguments& arguments) {
                                .next = nearest.empty() ? "baton --help" : "baton " + nearest});
 }
 
-}  // namespace
-
-std::optional<int> Invocation::Read(FlagSet* flags) const {
-  if (show_flags == nullptr) return flags->ParseOrExit(arguments);
-  show_flags(*flags);
-  return ToInt(ExitCode::kOk);
-}
-
-std::span<const Command> Commands() { return kCommands; }
-
-void Print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
-int RunBaton(const Arguments& arguments) {
+int RunCommand(const Arguments& arguments) {
   for (const Command& command : kCommands) {
     const size_t words = MatchedWords(command, arguments);
     if (words == 0) continue;
@@ -133,6 +123,52 @@ int RunBaton(const Arguments& arguments) {
     return ToInt(ExitCode::kUsage);
   }
   return UnknownCommand(arguments);
+}
+
+// Why stdout did not take what was written; 0 = it did, or nobody knows why. stdio keeps that
+// something failed, but not why.
+int output_error = 0;
+
+bool Flush() {
+  errno = 0;
+  if (std::fflush(stdout) == 0) return std::ferror(stdout) == 0;
+  if (output_error == 0) output_error = errno;
+  return false;
+}
+
+}  // namespace
+
+std::optional<int> Invocation::Read(FlagSet* flags) const {
+  if (show_flags == nullptr) return flags->ParseOrExit(arguments);
+  show_flags(*flags);
+  return ToInt(ExitCode::kOk);
+}
+
+std::span<const Command> Commands() { return kCommands; }
+
+bool Print(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return Flush();
+  if (output_error == 0) output_error = errno;
+  return false;
+}
+
+bool ReaderIsGone() {
+  pollfd out = {.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+  return poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+int RunBaton(const Arguments& arguments) {
+  std::clearerr(stdout);
+  output_error = 0;
+  const int exit = RunCommand(arguments);
+  // A reader that went away had all that it wanted.
+  if (Flush() || exit != ToInt(ExitCode::kOk) || ReaderIsGone()) return exit;
+  return ReportFatal("baton", {.code = ExitCode::kResources,
+                               .what = "cannot write the output",
+                               .why = output_error == 0 ? "standard output did not take all of it"
+                                                        : std::strerror(output_error),
+                               .next = "another place for it, or room where it is"});
 }
 
 }  // namespace baton

@@ -57,10 +57,14 @@ struct Command {
 };
 std::span<const Command> Commands();
 
-// Runs the subcommand that `arguments` name; an unknown one names the nearest and gives 2.
+// Runs the subcommand that `arguments` name; an unknown one names the nearest and gives 2. A
+// command that went well gives 4 nevertheless when stdout did not take all that it printed.
 int RunBaton(const Arguments& arguments);
 
-// Writes `text` to stdout and flushes it.
-void Print(std::string_view text);
+// Writes `text` to stdout and flushes it. False when stdout did not take it: what a command would
+// print after that is lost, too, and RunBaton says so at its end.
+bool Print(std::string_view text);
+// Whether what stdout leads to was closed, as by `| head`.
+bool ReaderIsGone();
 
 }  // namespace baton

@@ -2,10 +2,9 @@
 #include <filesystem>
 #include <functional>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/base/status.h"
 #include "common/config/edit_distance.h"
 #include "common/config/exit_code.h"
 #include "common/config/numbers.h"
@@ -30,43 +29,37 @@ bool IsCommandWord(const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-absl::Status UnknownCommandWord(const std::string& found, const std::string& otherwise) {
+absl::Status UnknownCommandWord(const std::string& found) {
   const std::string nearest = NearestName(found, CommandWords());
   return UsageError("found '" + found + "'",
-                    "expected " + absl::StrJoin(CommandWords(), ", ") + otherwise,
+                    "expected " + absl::StrJoin(CommandWords(), ", ") +
+                        " as the first word, or a model directory or GGUF file",
                     nearest.empty() ? "serve" : nearest);
 }
 
-// Takes `--for COMMAND` out of `arguments`; empty when it is not there.
-std::string TakeFor(Arguments* arguments) {
-  std::string command;
-  for (size_t i = 0; i < arguments->size();) {
-    const std::string& argument = (*arguments)[i];
-    const auto here = arguments->begin() + static_cast<ptrdiff_t>(i);
-    if (argument.starts_with("--for=")) {
-      command = argument.substr(6);
-      arguments->erase(here);
-    } else if (argument == "--for" && i + 1 < arguments->size()) {
-      command = (*arguments)[i + 1];
-      arguments->erase(here, here + 2);
-    } else {
-      ++i;
-    }
-  }
+// Takes the command that is asked about out of `arguments`: their first word, where it is one; else
+// it is "serve".
+std::string TakeCommand(Arguments* arguments) {
+  if (arguments->empty() || !IsCommandWord(arguments->front())) return "serve";
+  std::string command = arguments->front();
+  arguments->erase(arguments->begin());
   return command;
 }
 
-// Takes the command that is asked about out of `arguments`: their first word, or that of `--for`;
-// else it is "serve".
-absl::StatusOr<std::string> TakeCommand(Arguments* arguments) {
-  std::string command = TakeFor(arguments);
-  if (command.empty() && !arguments->empty() && IsCommandWord(arguments->front())) {
-    command = arguments->front();
-    arguments->erase(arguments->begin());
+// That `rest` is no single file. Several may be a file and its command the wrong way round.
+absl::Status NotOneFile(const Arguments& rest) {
+  if (rest.empty()) {
+    return UsageError("FILE.toml is missing", "expected one configuration file",
+                      "baton config check serve FILE.toml");
   }
-  if (command.empty()) return "serve";
-  if (!IsCommandWord(command)) return UnknownCommandWord(command, "");
-  return command;
+  const auto word = std::find_if(rest.begin(), rest.end(), IsCommandWord);
+  std::string command = word == rest.end() ? NearestName(rest.front(), CommandWords()) : *word;
+  if (command.empty()) command = "serve";
+  return UsageError(
+      "found " + std::to_string(rest.size()) + " arguments: " + absl::StrJoin(rest, " "),
+      "expected " + absl::StrJoin(CommandWords(), ", ") +
+          " as the first word, or none, and one configuration file",
+      "baton config check " + command + " FILE.toml");
 }
 
 // A model that is none is a command that was misspelled or does not stand first.
@@ -77,7 +70,7 @@ absl::Status CheckModelDir(const FlagSet& set) {
     std::error_code ignored;
     const bool is_path = given.find('/') != given.npos || IsGgufPath(given);
     if (is_path || std::filesystem::exists(given + "/config.json", ignored)) continue;
-    return UnknownCommandWord(given, " as the first word, or a model directory or GGUF file");
+    return UnknownCommandWord(given);
   }
   return absl::OkStatus();
 }
@@ -120,7 +113,7 @@ int WithSettings(const std::string& command, const std::string& program,
     return use(set);
   };
   auto settings = SettingsOf(command, program);
-  if (settings.ok()) return relaxed(settings->set.get());
+  if (settings) return relaxed(settings->set.get());
   int result = ToInt(ExitCode::kUsage);
   for (const Command& other : Commands()) {
     if (other.name != command) continue;
@@ -181,13 +174,12 @@ std::string AsToml(const FlagSet& set) {
 int ConfigPrintCommand(const Invocation& call) {
   Arguments rest = call.arguments;
   const std::string program = "baton config print";
-  const auto command = TakeCommand(&rest);
-  if (!command.ok()) return ReportUsage(program, command.status());
-  return WithSettings(*command, program + " " + *command, [&](FlagSet* set) {
+  const std::string command = TakeCommand(&rest);
+  return WithSettings(command, program + " " + command, [&](FlagSet* set) {
     if (const auto exit = set->ParseOrExit(rest)) return *exit;
     const absl::Status status = CheckModelDir(*set);
     if (!status.ok()) return ReportUsage(program, status);
-    Print("# Settings of `" + *command +
+    Print("# Settings of `" + command +
           "`, each with its source. A file like this is for --config." + AsToml(*set) +
           RequestLimitsComment());
     return ToInt(ExitCode::kOk);
@@ -202,20 +194,15 @@ int ConfigCheckCommand(const Invocation& call) {
           absl::StrJoin(CommandWords(), "|") + "] FILE.toml\n");
     return ToInt(ExitCode::kOk);
   }
-  const auto command = TakeCommand(&rest);
-  if (!command.ok()) return ReportUsage(program, command.status());
-  if (rest.size() != 1) {
-    return ReportUsage(program,
-                       UsageError("FILE.toml is missing", "expected one configuration file",
-                                  "baton config check serve FILE.toml"));
-  }
-  const std::string checked = (*command == "serve" ? "baton " : "baton-") + *command;
-  return WithSettings(*command, checked, [&](FlagSet* set) {
+  const std::string command = TakeCommand(&rest);
+  if (rest.size() != 1) return ReportUsage(program, NotOneFile(rest));
+  const std::string checked = (command == "serve" ? "baton " : "baton-") + command;
+  return WithSettings(command, checked, [&](FlagSet* set) {
     const absl::Status status = set->Parse({"--config", rest[0]}, {});
     if (!status.ok()) return ReportUsage(program, status);
     const absl::Status files = CheckNamedFiles(*set);
     if (!files.ok()) return ReportUsage(program, files);
-    Print(rest[0] + ": ok for `" + *command + "`\n");
+    Print(rest[0] + ": ok for `" + command + "`\n");
     return ToInt(ExitCode::kOk);
   });
 }

@@ -1,6 +1,3 @@
-#include <poll.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <optional>
 
@@ -17,17 +14,6 @@ namespace {
 constexpr int64_t kRowsAtFirst = 20;
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
 
-bool WriteRow(std::string_view text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-         std::fflush(stdout) == 0;
-}
-
-// Whether what stdout leads to was closed, as by `| head`. Without a new row nothing else tells.
-bool ReaderIsGone() {
-  pollfd out = {.fd = STDOUT_FILENO, .events = 0, .revents = 0};
-  return poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)) != 0;
-}
-
 }  // namespace
 
 int EosTailCommand(const Invocation& call) {
@@ -35,7 +21,7 @@ int EosTailCommand(const Invocation& call) {
   FlagSet set(
       "baton eos tail", "eos",
       "Shows the last rows of an EOS log, or all rows of one request, a line each. The bar is "
-      "eos_prob on a\nlogarithmic scale.");
+      "eos_prob on a\nlogarithmic scale. Exit 1 when a line is no row, but with --follow.");
   BindEosFile(&set, &options.path);
   set.Add(Common(With(Valued(TextFlag("request", &options.request_id), "ID"), "Rows",
                       "only those of this request")));
@@ -48,11 +34,14 @@ int EosTailCommand(const Invocation& call) {
   std::optional<base::StopSignals> signals;
   if (options.follow) signals.emplace();
   const TailHooks hooks = {
-      .write = WriteRow,
+      .write = Print,
       .note = [](const std::string& sentence) { std::fprintf(stderr, "%s\n", sentence.c_str()); },
+      // Where no row comes, nothing but a look tells that nobody reads any more.
       .wait = [&signals] { return !signals->Arrived(kLookEvery) && !ReaderIsGone(); }};
-  const absl::Status shown = TailLog(options, hooks);
-  return shown.ok() ? ToInt(ExitCode::kOk) : ReportEosFailure(set, shown);
+  const absl::StatusOr<int64_t> no_rows = TailLog(options, hooks);
+  if (!no_rows.ok()) return ReportEosFailure(set, no_rows.status());
+  const bool good = *no_rows == 0 || options.follow;
+  return ToInt(good ? ExitCode::kOk : ExitCode::kRequestFailed);
 }
 
 }  // namespace baton

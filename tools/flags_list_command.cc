@@ -35,8 +35,9 @@ start where its name is nearly that of a known one; of variables as Kubernetes m
 begins with `tcp://`, `BATON_SERVICE_HOST`, `BATON_PORT_8000_TCP`) nothing is said.
 
 In the file, which is [TOML](https://toml.io), a key at the top holds for every command that reads the file, and each of
-them must know it. A key in a section `[serve]`, `[router]`, `[prefill]`, `[decode]`, `[generate]`, `[chat]` or `[bench]`
-holds for that command only, and wins:
+them must know it. A key in a section that is named like a command, as `[serve]`, `[router]`, `[bench]` or `[batch]`,
+holds for that command only, and wins. Commands of two words share the section of the first, as `[eos]`, and each of them
+that reads the file must know its keys:
 
 ```toml
 log-level = "warn"
@@ -118,7 +119,7 @@ std::vector<Row> AllRows() {
   std::vector<Row> rows;
   for (const std::string& server : ConfigurableCommands()) {
     const auto settings = SettingsOf(server, (server == "serve" ? "baton " : "baton-") + server);
-    BATON_CHECK(settings.ok()) << settings.status();
+    BATON_CHECK(settings.has_value()) << server;
     AddRows(*settings->set, &rows);
   }
   for (const Command& command : Commands()) {

@@ -20,7 +20,12 @@ absl::StatusOr<std::vector<PromptRequest>> Requests(const GenerateFlags& flags) 
   if (flags.prompts_file.empty()) {
     return std::vector<PromptRequest>{RequestOfPrompt(flags.prompt, defaults)};
   }
-  if (flags.prompts_file == "-") return ReadPrompts(&std::cin, "standard input", defaults);
+  if (flags.prompts_file == "-") {
+    auto read = ReadPrompts(&std::cin, "standard input", defaults);
+    if (std::ferror(stdin) == 0) return read;
+    // To std::cin, which reads through stdio, what cannot be read looks like an end.
+    return UsageError("cannot read standard input", "reading it failed", "--prompts FILE");
+  }
   std::ifstream file(flags.prompts_file);
   if (!file.good()) {
     return UsageError("cannot read " + flags.prompts_file, "it does not exist or is not readable",
@@ -51,18 +56,32 @@ void PrintPrompt(const PromptRequest& request) {
   std::fputs(("> " + prompt + "\n").c_str(), stderr);
 }
 
-// Prints the answers that did not come token by token, each with its summary.
-void PrintAnswers(const Outcome& outcome) {
-  if (!outcome.status.ok()) return PrintSummary(outcome);
+// Prints the answers that did not come token by token, each with its summary. False when stdout
+// does not take them.
+bool PrintAnswers(const Outcome& outcome) {
+  if (!outcome.status.ok()) {
+    PrintSummary(outcome);
+    return true;
+  }
   for (const OutcomeAnswer* const answer : outcome.answers()) {
-    Print(answer->text + "\n");
+    if (!Print(answer->text + "\n")) return false;
     const std::string summary = outcome.several() ? SummaryOf(*answer) : SummaryOf(outcome);
     std::fwrite(summary.data(), 1, summary.size(), stderr);
   }
+  return true;
+}
+
+// Prints an answer, or an error where there is none, as `flags` say.
+bool PrintOutcome(const Outcome& outcome, const GenerateFlags& flags) {
+  if (flags.json) return Print(OutcomeAsJson(outcome) + "\n");
+  if (outcome.several()) return PrintAnswers(outcome);
+  if (!Print(outcome.text + "\n")) return false;
+  PrintSummary(outcome);
+  return true;
 }
 
 // Sends one prompt after the other and prints each token as it comes. Of several answers, whose
-// tokens come all at once, it prints one after the other.
+// tokens come all at once, it prints one after the other. It ends where stdout takes no more.
 bool Stream(GenerateClient* client, const std::vector<PromptRequest>& requests) {
   bool all_ok = true;
   for (const PromptRequest& request : requests) {
@@ -70,14 +89,12 @@ bool Stream(GenerateClient* client, const std::vector<PromptRequest>& requests) 
     const v1::SamplingParams& sampling = request.spec.sampling();
     const bool several = sampling.n() > 1 || sampling.best_of() > 1 || sampling.beam_width() > 1;
     GenerateClient::OnDelta print;
-    if (!several) print = [](const v1::Delta& delta) { Print(delta.text()); };
+    bool printed = true;
+    if (!several) print = [&](const v1::Delta& delta) { return printed = Print(delta.text()); };
     const Outcome outcome = client->Run(request, print);
-    if (several) {
-      PrintAnswers(outcome);
-    } else {
-      Print("\n");
-      PrintSummary(outcome);
-    }
+    printed = printed && (several ? PrintAnswers(outcome) : Print("\n"));
+    if (!printed) break;
+    if (!several) PrintSummary(outcome);
     all_ok &= outcome.status.ok();
   }
   return all_ok;
@@ -88,14 +105,7 @@ bool Collect(GenerateClient* client, const std::vector<PromptRequest>& requests,
   bool all_ok = true;
   RunPrompts(client, requests, flags.concurrency, [&](const Outcome& outcome) {
     all_ok &= outcome.status.ok();
-    if (flags.json) {
-      Print(OutcomeAsJson(outcome) + "\n");
-    } else if (outcome.several()) {
-      PrintAnswers(outcome);
-    } else {
-      Print(outcome.text + "\n");
-      PrintSummary(outcome);
-    }
+    return PrintOutcome(outcome, flags);
   });
   return all_ok;
 }

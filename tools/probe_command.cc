@@ -4,6 +4,7 @@
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
 #include "tools/client/health_client.h"
+#include "tools/client/no_server.h"
 #include "tools/commands.h"
 
 namespace baton {
@@ -16,7 +17,7 @@ int ProbeCommand(const Invocation& call) {
   std::string role = "router";
   FlagSet set("baton probe", "probe",
               "Asks a server for its health: exit 0 when it serves, else 1.");
-  Flag positional = Valued(TextFlag("address", &address), "ADDR");
+  Flag positional = Valued(AddressFlag("address", &address), "ADDR");
   positional.help = "host:port of a gRPC server";
   positional.positional = positional.required = true;
   set.Add(std::move(positional));
@@ -30,12 +31,10 @@ int ProbeCommand(const Invocation& call) {
   if (const auto exit = call.Read(&set)) return *exit;
   const auto health = CheckHealth(address, service, timeout, {.tls = tls, .role = role});
   if (!health.ok()) {
-    const absl::Status& status = health.status();
-    return ReportFatal(set.program(),
-                       {.code = ExitCode::kRequestFailed,
-                        .what = "cannot probe " + address,
-                        .why = std::string(status.message().data(), status.message().size()),
-                        .next = "the address of a running server; a service name it knows"});
+    return ReportFatal(
+        set.program(),
+        FatalOf(ExplainNoServer(health.status(), address), ExitCode::kRequestFailed,
+                "cannot probe " + address, "the address of a running server; a service it knows"));
   }
   Print(std::string(HealthName(*health)) + "\n");
   return ToInt(*health == Health::kServing ? ExitCode::kOk : ExitCode::kRequestFailed);

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_join.h"
 #include "common/config/bind.h"
-#include "common/config/edit_distance.h"
 #include "tools/serve/serve_flags.h"
 
 namespace baton {
@@ -29,7 +28,7 @@ CommandSettings Make(Options defaults, Bind bind, std::string program, std::stri
 
 std::vector<std::string> ConfigurableCommands() { return {"serve", "router", "prefill", "decode"}; }
 
-absl::StatusOr<CommandSettings> SettingsOf(std::string_view command, std::string program) {
+std::optional<CommandSettings> SettingsOf(std::string_view command, std::string program) {
   if (command == "serve") return Make(ServeFlags(), BindServe, std::move(program), "serve");
   if (command == "router") return Make(RouterFlags(), BindRouter, std::move(program), "router");
   if (command == "prefill") {
@@ -38,9 +37,7 @@ absl::StatusOr<CommandSettings> SettingsOf(std::string_view command, std::string
   if (command == "decode") {
     return Make(DefaultDecodeFlags(), BindDecodeWorker, std::move(program), "decode");
   }
-  const std::string nearest = NearestName(command, ConfigurableCommands());
-  return UsageError("--for " + std::string(command), "expected serve, router, prefill or decode",
-                    "--for " + (nearest.empty() ? "serve" : nearest));
+  return std::nullopt;
 }
 
 }  // namespace baton

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "common/config/flag_set.h"
 
 namespace baton {
@@ -16,8 +16,9 @@ struct CommandSettings {
   std::unique_ptr<FlagSet> set;
 };
 
-// The settings of the command serve, router, prefill or decode; `program` is its name in messages.
-absl::StatusOr<CommandSettings> SettingsOf(std::string_view command, std::string program);
+// The settings of the command serve, router, prefill or decode, none of any other; `program` is its
+// name in messages.
+std::optional<CommandSettings> SettingsOf(std::string_view command, std::string program);
 
 // The commands that SettingsOf knows.
 std::vector<std::string> ConfigurableCommands();

@@ -13,9 +13,11 @@
 namespace baton {
 namespace {
 
-// Commands that may have a section of their own in a configuration file.
-constexpr std::array<std::string_view, 7> kSections = {"router",   "prefill", "decode", "serve",
-                                                       "generate", "chat",    "bench"};
+// Whatever takes --config may have a section in a configuration file: the servers, and the commands
+// by their first word.
+constexpr std::array<std::string_view, 16> kSections = {
+    "router", "prefill", "decode", "serve", "generate", "chat",  "bench",   "batch",
+    "plan",   "sim",     "probe",  "model", "eos",      "flags", "metrics", "version"};
 
 // A section [tenant.NAME] of a configuration file says what `--tenant NAME:…` does.
 constexpr char kTenantSection[] = "tenant";

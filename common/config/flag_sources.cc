@@ -51,7 +51,8 @@ void FlagSet::CheckRemaining(const std::vector<std::string>& remaining, UsageErr
                              foreign->second));
       continue;
     }
-    const std::string nearest = NearestName(flag, VisibleNames("--"));
+    // Of one letter, as of none, any short flag is a slip away.
+    const std::string nearest = name.size() < 2 ? "" : NearestName(flag, VisibleNames("--"));
     errors->Add(UsageError("unknown flag " + flag, program_ + " has no such flag",
                            nearest.empty() ? program_ + " --help all" : nearest));
   }
@@ -71,6 +72,13 @@ void FlagSet::ReadCommandLine(const std::vector<std::string>& arguments, RawValu
   for (const Flag& flag : flags_) options.emplace_back(&flag, AddToApp(&app, flag));
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ArgumentMismatch& error) {
+    // "--prompt: 1 required  missing"
+    const std::string text = error.what();
+    const std::string flag = text.substr(0, text.find(':'));
+    errors->Add(UsageError("found no value of " + flag, "expected one behind it",
+                           flag + " VALUE; an empty one is " + flag + " ''"));
+    return;
   } catch (const CLI::ParseError& error) {
     errors->Add(UsageError("cannot read the command line", error.what(), program_ + " --help"));
     return;

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/status.h"
 
 namespace baton {
@@ -33,6 +35,16 @@ absl::Status WrongType(std::string_view field, const BodyJson& value, std::strin
   return InvalidArgument(Reason::kNone, field,
                          absl::StrCat(std::string(field), " is ", FoundValue(value), "; expected ",
                                       std::string(expected)));
+}
+
+absl::Status CheckLimitAs(std::string_view field, RequestLimit limit, int64_t have) {
+  const absl::Status within = CheckLimit(limit, have);
+  if (within.ok()) return within;
+  ErrorDetail detail = DetailOf(within);
+  const std::string message = absl::StrReplaceAll(
+      {within.message().data(), within.message().size()}, {{detail.field, std::string(field)}});
+  detail.field = field;
+  return MakeError(within.code(), std::move(detail), message);
 }
 
 absl::Status NotThere(std::string_view field, std::string_view instead) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/sample/request_limits.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
@@ -26,6 +27,8 @@ absl::StatusOr<std::vector<int32_t>> IdsOf(std::string_view field, const nlohman
 
 absl::Status WrongType(std::string_view field, const nlohmann::json& value,
                        std::string_view expected);
+// The table's CheckLimit, of a field that has another name here than in the table.
+absl::Status CheckLimitAs(std::string_view field, RequestLimit limit, int64_t have);
 // For a field that is known and has a value that asks for something that there is not.
 absl::Status NotThere(std::string_view field, std::string_view instead);
 

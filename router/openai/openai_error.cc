@@ -74,7 +74,8 @@ struct Renamed {
   std::string_view theirs;
 };
 
-// Fields of GenerationSpec whose last part is not their name here.
+// Fields of GenerationSpec whose last part is not their name here. Of guides, workers know the last
+// part alone.
 constexpr Renamed kRenamed[] = {
     {"spec.stop.include_stop_in_output", "include_stop_str_in_output"},
     {"spec.stop.eos_policy", "ignore_eos"},
@@ -85,30 +86,40 @@ constexpr Renamed kRenamed[] = {
     {"spec.eos.predict", "baton.predict"},
     {"spec.eos.steps", "baton.eos_steps"},
     {"spec.tag", "baton.tag"},
+    {"spec.json_object", "response_format.type"},
+    {"json_object", "response_format.type"},
 };
 
-std::string ParamOf(std::string_view field, OpenAiApi api) {
+std::string_view LastPart(std::string_view field) { return field.substr(field.rfind('.') + 1); }
+
+std::string ParamOf(std::string_view field, OpenAiApi api, const OpenAiNames& names) {
   if (field == "text" || field == "token_ids" || field == "input") {
     return std::string(InputName(api));
   }
+  if (field == "spec.guided_json" || field == "guided_json") return std::string(names.schema);
+  if (field == "spec.stop.max_tokens") return std::string(names.max_tokens);
   if (field == "spec.output.logprobs" && api == OpenAiApi::kChat) return "top_logprobs";
   for (const Renamed& row : kRenamed) {
     if (row.ours == field) return std::string(row.theirs);
   }
-  if (!field.starts_with("spec.")) return std::string(field);
-  return std::string(field.substr(field.rfind('.') + 1));
+  return std::string(field.starts_with("spec.") ? LastPart(field) : field);
 }
 
-Json ErrorJsonOf(const absl::Status& status, OpenAiApi api) {
-  const ErrorDetail detail = DetailOf(status);
+// Messages name a field of GenerationSpec by its path, or begin with the last part of it.
+std::string MessageOf(const absl::Status& status, const std::string& field,
+                      const std::string& param) {
   std::string message(status.message().data(), status.message().size());
-  const std::string param = ParamOf(detail.field, api);
-  if (detail.field.starts_with("spec.")) {
-    message = absl::StrReplaceAll(message, {{detail.field, param}});
-  }
+  const std::string last(LastPart(field));
+  if (message.starts_with(last + " ")) message.replace(0, last.size(), param);
+  return field.starts_with("spec.") ? absl::StrReplaceAll(message, {{field, param}}) : message;
+}
+
+Json ErrorJsonOf(const absl::Status& status, OpenAiApi api, const OpenAiNames& names) {
+  const ErrorDetail detail = DetailOf(status);
+  const std::string param = ParamOf(detail.field, api, names);
   const int http = HttpStatusOf(status);
   return {{"error",
-           {{"message", std::move(message)},
+           {{"message", MessageOf(status, detail.field, param)},
             {"type", ErrorTypeOf(http)},
             {"param", param.empty() ? Json() : Json(param)},
             {"code", ErrorCodeOf(detail.reason)}}}};
@@ -127,14 +138,14 @@ void AddRetryAfter(std::chrono::milliseconds after, HttpHeaders* headers) {
 
 }  // namespace
 
-std::string OpenAiErrorJson(const absl::Status& status, OpenAiApi api) {
-  return ErrorText(ErrorJsonOf(status, api));
+std::string OpenAiErrorJson(const absl::Status& status, OpenAiApi api, const OpenAiNames& names) {
+  return ErrorText(ErrorJsonOf(status, api, names));
 }
 
-HttpReply OpenAiErrorReply(const absl::Status& status, OpenAiApi api) {
+HttpReply OpenAiErrorReply(const absl::Status& status, OpenAiApi api, const OpenAiNames& names) {
   HttpReply reply{.status = HttpStatusOf(status),
                   .headers = {{"content-type", "application/json"}},
-                  .body = OpenAiErrorJson(status, api)};
+                  .body = OpenAiErrorJson(status, api, names)};
   if (const auto after = DetailOf(status).retry_after) AddRetryAfter(*after, &reply.headers);
   if (reply.status == 401) reply.headers.emplace_back("www-authenticate", "Bearer");
   return reply;

@@ -14,8 +14,10 @@ namespace baton {
 // trying again helps. `param` and the message name fields as this protocol does.
 
 // The body alone, for a stream that has begun. Without a line break.
-std::string OpenAiErrorJson(const absl::Status& status, OpenAiApi api);
-HttpReply OpenAiErrorReply(const absl::Status& status, OpenAiApi api);
+std::string OpenAiErrorJson(const absl::Status& status, OpenAiApi api,
+                            const OpenAiNames& names = {});
+HttpReply OpenAiErrorReply(const absl::Status& status, OpenAiApi api,
+                           const OpenAiNames& names = {});
 // For what HTTP itself is refused for, by its status.
 HttpReply OpenAiErrorReply(int http_status, std::string_view message);
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "common/base/status.h"
 #include "common/sample/request_limits.h"
 #include "router/openai/json_body.h"
@@ -295,28 +294,20 @@ void SettleEcho(RequestDraft* draft) {
   output.set_prompt_logprobs(output.has_logprobs());
 }
 
-// Refuses too many beams by the name of the field that said so, which GenerationSpec has not.
-absl::Status CheckBeamWidth(const std::string& field, int32_t width) {
-  const absl::Status within = CheckLimit(RequestLimit::kBeamWidth, width);
-  if (within.ok()) return within;
-  ErrorDetail detail = DetailOf(within);
-  std::string message(within.message().data(), within.message().size());
-  message = absl::StrReplaceAll(message, {{detail.field, field}});
-  detail.field = field;
-  return MakeError(within.code(), std::move(detail), message);
-}
-
 // As many beams as answers, as with vLLM, or as best_of or baton.beam_width says.
 absl::Status SettleBeams(RequestDraft* draft) {
   v1::SamplingParams* const sampling = draft->request.spec.mutable_sampling();
   const bool given = sampling->has_beam_width();
-  if (given) BATON_RETURN_IF_ERROR(CheckBeamWidth("baton.beam_width", sampling->beam_width()));
+  if (given) {
+    BATON_RETURN_IF_ERROR(
+        CheckLimitAs("baton.beam_width", RequestLimit::kBeamWidth, sampling->beam_width()));
+  }
   if (!draft->use_beam_search) return absl::OkStatus();
   if (!given) {
     const bool best_of = sampling->has_best_of();
     const int32_t answers = sampling->has_n() ? sampling->n() : 1;
     const int32_t width = best_of ? sampling->best_of() : answers;
-    BATON_RETURN_IF_ERROR(CheckBeamWidth(best_of ? "best_of" : "n", width));
+    BATON_RETURN_IF_ERROR(CheckLimitAs(best_of ? "best_of" : "n", RequestLimit::kBeamWidth, width));
     sampling->set_beam_width(width);
     sampling->clear_best_of();
   }
@@ -324,6 +315,24 @@ absl::Status SettleBeams(RequestDraft* draft) {
   return Conflict("use_beam_search",
                   "use_beam_search stands with one beam; say by n, best_of or baton.beam_width how "
                   "many there are");
+}
+
+// How many tokens there may be; none only where an echo of the prompt is asked for.
+absl::Status SettleMaxTokens(RequestDraft* draft) {
+  OpenAiRequest& request = draft->request;
+  if (draft->max_completion_tokens) request.shape.names.max_tokens = "max_completion_tokens";
+  const auto tokens =
+      draft->max_completion_tokens ? draft->max_completion_tokens : draft->max_tokens;
+  if (!tokens) return absl::OkStatus();
+  if (*tokens < (draft->echo ? 0 : 1)) {
+    const std::string field(request.shape.names.max_tokens);
+    const bool chat = draft->api == OpenAiApi::kChat;
+    return InvalidArgument(Reason::kInvalidMaxTokens, field,
+                           absl::StrCat(field, " is ", *tokens, "; expected at least 1",
+                                        chat ? "" : ", or 0 with echo for the prompt alone"));
+  }
+  request.spec.mutable_stop()->set_max_tokens(*tokens);
+  return absl::OkStatus();
 }
 
 absl::Status SettleEos(RequestDraft* draft) {
@@ -349,14 +358,12 @@ absl::Status Settle(RequestDraft* draft) {
   if (draft->has_stream_options && !request.shape.stream) {
     return Conflict("stream_options", "stream_options stands without stream; set stream to true");
   }
-  const auto tokens =
-      draft->max_completion_tokens ? draft->max_completion_tokens : draft->max_tokens;
-  if (tokens) request.spec.mutable_stop()->set_max_tokens(*tokens);
   if (request.spec.sampling().has_n()) request.shape.answers = request.spec.sampling().n();
   if (!chat) request.usual_max_tokens = kUsualCompletionTokens;
   std::ranges::sort(request.ignored);
   const auto [end, last] = std::ranges::unique(request.ignored);
   request.ignored.erase(end, last);
+  BATON_RETURN_IF_ERROR(SettleMaxTokens(draft));
   BATON_RETURN_IF_ERROR(SettleLogprobs(draft));
   BATON_RETURN_IF_ERROR(SettleBeams(draft));
   SettleEcho(draft);

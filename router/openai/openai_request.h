@@ -15,6 +15,12 @@ namespace baton {
 // Which of the two ways to ask a request came.
 enum class OpenAiApi { kCompletions, kChat };
 
+// The fields that a body may name in two ways, by which errors name them: as it did.
+struct OpenAiNames {
+  std::string_view schema = "guided_json";
+  std::string_view max_tokens = "max_tokens";
+};
+
 // What a request asks of the shape of its answer.
 struct OpenAiShape {
   bool stream = false;
@@ -22,6 +28,7 @@ struct OpenAiShape {
   bool continuous_usage = false;  // and every chunk with that so far
   int32_t answers = 1;            // choices that it has
   bool extension = false;         // the body has the object "baton", so the answer has one
+  OpenAiNames names;
 };
 
 // A request as its body says it.

@@ -170,12 +170,14 @@ void OpenAiSink::ReplyWhole() {
 }
 
 void OpenAiSink::Fail(const absl::Status& status) {
+  const OpenAiNames& names = facts_.shape.names;
   if (!begun_) {
-    HttpReply reply = OpenAiErrorReply(status, facts_.api);
+    HttpReply reply = OpenAiErrorReply(status, facts_.api, names);
     reply.headers.emplace_back("x-request-id", request_id_);
     if (!ignored_.empty()) reply.headers.emplace_back("baton-ignored-fields", ignored_);
     exchange_->Reply(std::move(reply));
-  } else if (exchange_->Write(AnswerWriter::ErrorEvent(OpenAiErrorJson(status, facts_.api)))) {
+  } else if (exchange_->Write(
+                 AnswerWriter::ErrorEvent(OpenAiErrorJson(status, facts_.api, names)))) {
     exchange_->End();
   } else {
     exchange_->Abort();

@@ -14,14 +14,24 @@ namespace {
 
 using BodyJson = nlohmann::json;
 
+// A guide that says nothing would be no guide: the answer would be free where the client asked for
+// a form.
+absl::Status EmptyGuide(std::string_view field, std::string_view expected) {
+  return InvalidArgument(Reason::kInvalidGuide, field,
+                         absl::StrCat(std::string(field), " is empty; expected ",
+                                      std::string(expected), ", or leave it out"));
+}
+
+// `field` is a literal, since errors of the request keep it.
 absl::Status SetSchema(std::string_view field, std::string_view schema, RequestDraft* draft) {
   v1::GenerationSpec& spec = draft->request.spec;
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedJson, std::ssize(schema)));
+  BATON_RETURN_IF_ERROR(CheckLimitAs(field, RequestLimit::kGuidedJson, std::ssize(schema)));
   if (!spec.guided_json().empty()) {
     return InvalidArgument(Reason::kConflictingOptions, field,
                            "both response_format and guided_json have a schema; expected one");
   }
   spec.set_guided_json(std::string(schema));
+  draft->request.shape.names.schema = field;
   return absl::OkStatus();
 }
 
@@ -65,8 +75,9 @@ absl::Status ReadResponseFormat(const BodyJson& value, RequestDraft* draft) {
 
 absl::Status ReadGuidedJson(const BodyJson& value, RequestDraft* draft) {
   if (value.is_string()) {
-    if (value.get_ref<const std::string&>().empty()) return absl::OkStatus();
-    return SetSchema("guided_json", value.get_ref<const std::string&>(), draft);
+    const auto& schema = value.get_ref<const std::string&>();
+    if (schema.empty()) return EmptyGuide("guided_json", "a JSON schema");
+    return SetSchema("guided_json", schema, draft);
   }
   if (!value.is_object() && !value.is_boolean()) {
     return WrongType("guided_json", value, "a JSON schema, or the text of one");
@@ -76,6 +87,7 @@ absl::Status ReadGuidedJson(const BodyJson& value, RequestDraft* draft) {
 
 absl::Status ReadGuidedRegex(const BodyJson& value, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(std::string regex, StringOf("guided_regex", value));
+  if (regex.empty()) return EmptyGuide("guided_regex", "a regular expression");
   BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedRegex, std::ssize(regex)));
   draft->request.spec.set_guided_regex(std::move(regex));
   return absl::OkStatus();
@@ -83,6 +95,7 @@ absl::Status ReadGuidedRegex(const BodyJson& value, RequestDraft* draft) {
 
 absl::Status ReadGuidedGrammar(const BodyJson& value, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(std::string grammar, StringOf("guided_grammar", value));
+  if (grammar.empty()) return EmptyGuide("guided_grammar", "a grammar");
   BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedGrammar, std::ssize(grammar)));
   draft->request.spec.set_guided_grammar(std::move(grammar));
   return absl::OkStatus();
@@ -90,6 +103,7 @@ absl::Status ReadGuidedGrammar(const BodyJson& value, RequestDraft* draft) {
 
 absl::Status ReadGuidedChoice(const BodyJson& value, RequestDraft* draft) {
   if (!value.is_array()) return WrongType("guided_choice", value, "a list of strings");
+  if (value.empty()) return EmptyGuide("guided_choice", "at least one string");
   BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedChoices, std::ssize(value)));
   for (const BodyJson& choice : value) {
     BATON_ASSIGN_OR_RETURN(std::string text, StringOf("guided_choice", choice));

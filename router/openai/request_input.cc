@@ -1,4 +1,5 @@
 // The fields that say what to generate from.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -104,10 +105,25 @@ absl::StatusOr<ChatMessage> ReadMessage(const std::string& path, const BodyJson&
   return message;
 }
 
+constexpr std::string_view kPromptExpected = "a string, or a list of token ids";
+
+// Why a list of several, of which the first is no token id, cannot be a prompt.
+absl::Status NotOnePrompt(const BodyJson& list) {
+  const auto is_prompt = [](const BodyJson& one) { return one.is_string() || one.is_array(); };
+  if (!std::ranges::all_of(list, is_prompt)) {
+    return InvalidArgument(Reason::kNone, "prompt",
+                           absl::StrCat("prompt is a list of different kinds; expected ",
+                                        std::string(kPromptExpected)));
+  }
+  return MakeError(absl::StatusCode::kUnimplemented,
+                   {.reason = Reason::kUnsupportedField, .field = "prompt"},
+                   absl::StrCat("prompt is a list of ", list.size(),
+                                " prompts, which is not implemented; send one request for each"));
+}
+
 }  // namespace
 
 absl::Status ReadPrompt(const BodyJson& value, RequestDraft* draft) {
-  constexpr std::string_view kExpected = "a string, or a list of token ids";
   const BodyJson* prompt = &value;
   // A batch of one is no batch.
   if (value.is_array() && value.size() == 1 && !value[0].is_number()) prompt = &value[0];
@@ -116,10 +132,8 @@ absl::Status ReadPrompt(const BodyJson& value, RequestDraft* draft) {
     draft->request.input = prompt->get<std::string>();
     return absl::OkStatus();
   }
-  if (!prompt->is_array()) return WrongType("prompt", *prompt, kExpected);
-  if (prompt->size() > 1 && !(*prompt)[0].is_number()) {
-    return NotThere("prompt", "as a list of several prompts; send one request for each");
-  }
+  if (!prompt->is_array()) return WrongType("prompt", *prompt, kPromptExpected);
+  if (prompt->size() > 1 && !(*prompt)[0].is_number()) return NotOnePrompt(*prompt);
   BATON_ASSIGN_OR_RETURN(draft->request.input, IdsOf("prompt", *prompt));
   return absl::OkStatus();
 }

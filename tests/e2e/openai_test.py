@@ -195,6 +195,11 @@ class OpenAiTest(unittest.TestCase):
                 ({"prompt": "x", "logprobs": 21}, 400, "logprobs", "invalid_sampling"),
                 ({"messages": []}, 400, "messages", "empty_prompt"),
                 ({"messages": LIST, "top_logprobs": 3}, 400, "top_logprobs", "conflicting_options"),
+                ({"messages": LIST, "logprobs": True, "top_logprobs": 21}, 400, "top_logprobs", "invalid_sampling"),
+                ({"messages": LIST, "max_completion_tokens": 0}, 400, "max_completion_tokens", "invalid_max_tokens"),
+                ({"prompt": "x", "guided_choice": []}, 400, "guided_choice", "invalid_guide"),
+                ({"messages": LIST, "response_format": {"type": "json_schema", "json_schema": {"schema": {
+                    "type": "nope"}}}}, 400, "response_format.json_schema", "invalid_guide"),
                 ({"messages": LIST, "tools": [{}]}, 400, "tools", "unsupported_field"),
                 ({"prompt": "x", "stop": ["a"], "ignore_eos": True}, 400, "stop", "conflicting_options"),
                 ({"prompt": "x", "n": 0}, 400, "n", "invalid_sampling"),
@@ -202,6 +207,7 @@ class OpenAiTest(unittest.TestCase):
             found, error = self.http.refuse(**fields)
             self.assertEqual((found, error["param"], error["code"]), (status, param, code), error)
             self.assertNotIn("spec.", error["message"])
+            self.assertNotIn("output.", error["message"])
             self.assertIn("type", error)
 
     def test_bodies_that_are_no_requests_are_refused(self):

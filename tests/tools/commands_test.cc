@@ -44,7 +44,7 @@ TEST(RunBaton, AFirstWordListsItsCommands) {
 }
 
 TEST(RunBaton, ConfigPrintEndsWithTheLimitsOfARequest) {
-  EXPECT_THAT(RunTool({"config", "print", "--for", "router"}).out,
+  EXPECT_THAT(RunTool({"config", "print", "router"}).out,
               HasSubstr("#   spec.stop.stop_token_ids: at most 256 entries\n"));
 }
 
@@ -96,9 +96,9 @@ TEST_F(ConfigCommand, PrintShowsValuesAndSources) {
 
 TEST_F(ConfigCommand, WhatPrintWritesCheckAccepts) {
   for (const char* command : {"serve", "router", "prefill", "decode"}) {
-    const ToolRun print = RunTool({"config", "print", "--for", command, "./m"});
+    const ToolRun print = RunTool({"config", "print", command, "./m"});
     ASSERT_EQ(print.exit, 0) << print.err;
-    const ToolRun check = RunTool({"config", "check", File(print.out), "--for", command});
+    const ToolRun check = RunTool({"config", "check", command, File(print.out)});
     EXPECT_EQ(check.exit, 0) << check.err << print.out;
   }
   for (const char* command : {"generate", "chat", "bench"}) {
@@ -134,15 +134,36 @@ TEST_F(ConfigCommand, TheFirstWordIsTheCommand) {
 
 TEST_F(ConfigCommand, AWrongWordNamesTheRightOnes) {
   for (const Arguments& wrong : {Arguments{"config", "print", "rooter"},
-                                 Arguments{"config", "print", "--port", "5", "router"},
-                                 Arguments{"config", "print", "--for", "rooter"},
-                                 Arguments{"config", "check", "--for", "rooter", "f.toml"}}) {
+                                 Arguments{"config", "print", "--port", "5", "router"}}) {
     const ToolRun run = RunTool(wrong);
     EXPECT_EQ(run.exit, 2);
     EXPECT_EQ(run.out, "");
     EXPECT_THAT(run.err, AllOf(HasSubstr("expected serve, router, prefill, decode"),
                                HasSubstr("Try: router")));
   }
+}
+
+TEST_F(ConfigCommand, CheckTakesOneFileBehindItsCommand) {
+  for (const Arguments& wrong : {Arguments{"config", "check", "rooter", "f.toml"},
+                                 Arguments{"config", "check", "f.toml", "router"}}) {
+    const ToolRun run = RunTool(wrong);
+    EXPECT_EQ(run.exit, 2);
+    EXPECT_THAT(run.err, AllOf(HasSubstr("found 2 arguments: " + wrong[2] + " " + wrong[3]),
+                               HasSubstr("expected serve, router, prefill, decode"),
+                               HasSubstr("Try: baton config check router FILE.toml")));
+  }
+}
+
+TEST_F(ConfigCommand, EveryCommandMayHaveASection) {
+  for (const Command& command : Commands()) {
+    const std::string word(command.name.substr(0, command.name.find(' ')));
+    if (word == "config") continue;
+    const std::string text = "[serve]\ndecode = 1\n[" + word + "]\n";
+    const std::string file = File(word == "serve" ? "[serve]\ndecode = 1\n" : text);
+    const ToolRun run = RunTool({"config", "check", file});
+    EXPECT_EQ(run.exit, 0) << run.err;
+  }
+  EXPECT_THAT(RunTool({"config", "check", File("[batsch]\n")}).err, HasSubstr("Try: [batch]"));
 }
 
 TEST_F(ConfigCommand, CheckNamesFilesThatAreNotThere) {
@@ -176,8 +197,6 @@ TEST_F(ConfigCommand, CheckNamesWhatIsWrong) {
   EXPECT_EQ(RunTool({"config", "check", File("port = 99999\n")}).exit, 2);
   EXPECT_EQ(RunTool({"config", "check"}).exit, 2);
   EXPECT_EQ(RunTool({"config", "check", "/nowhere.toml"}).exit, 2);
-  EXPECT_THAT(RunTool({"config", "check", File("port = 5\n"), "--for", "decod"}).err,
-              HasSubstr("Try: decode"));
   const ToolRun two = RunTool({"config", "check", "router", File("prot = 5\nseed = \"x\"\n")});
   EXPECT_THAT(two.err, AllOf(HasSubstr("baton config check: fatal: " + file_ + ":1: unknown key"),
                              HasSubstr("no setting of 'router' has this name"),

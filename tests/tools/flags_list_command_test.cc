@@ -68,7 +68,7 @@ TEST(FlagsListCommand, HasEveryFlagOfTheServers) {
   const std::string page = Page();
   for (const std::string server : {"router", "prefill", "decode"}) {
     const auto settings = SettingsOf(server, "");
-    ASSERT_TRUE(settings.ok());
+    ASSERT_TRUE(settings.has_value());
     for (const Flag& flag : settings->set->flags()) {
       if (flag.hidden || flag.positional) continue;
       EXPECT_NE(LinesOf(page, "--" + flag.name, "baton-" + server), "") << flag.name;

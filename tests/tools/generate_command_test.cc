@@ -16,6 +16,7 @@ namespace baton {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Output {
@@ -182,6 +183,22 @@ TEST(GenerateCommand, AFailedRequestIsAnErrorLineAndExit1) {
   EXPECT_EQ(server.generate_requests().size(), 3u) << "what the API cannot hold is not sent";
 }
 
+TEST(GenerateCommand, TextThatIsNoUtf8IsNotSent) {
+  FakeInferenceService server(GoodAnswer);
+  for (const Arguments& more :
+       {Arguments{"--prompt", "a\xff"}, Arguments{"--chat", "--prompt", "a\xff"},
+        Arguments{"--prompt", "a", "--stop", "\xff"}}) {
+    Arguments arguments = {"--server", server.address()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Output run = Generate(arguments);
+    EXPECT_EQ(run.exit, 1);
+    EXPECT_THAT(run.err, HasSubstr("is not valid UTF-8; send text as UTF-8"));
+    EXPECT_THAT(run.err, Not(HasSubstr("libprotobuf")));
+  }
+  EXPECT_TRUE(server.generate_requests().empty());
+  EXPECT_TRUE(server.chat_requests().empty());
+}
+
 TEST(GenerateCommand, AStreamWithoutFinalIsAFailure) {
   FakeInferenceService server([](const auto& spec, const std::string& text) {
     auto answer = GoodAnswer(spec, text);
@@ -214,6 +231,9 @@ TEST(GenerateCommand, WrongUsageExits2) {
   EXPECT_EQ(Generate({}).exit, 2);
   EXPECT_EQ(Generate({"--prompt", "x", "--prompts", "f"}).exit, 2);
   EXPECT_EQ(Generate({"--prompts", "/nowhere.jsonl"}).exit, 2);
+  EXPECT_EQ(Generate({"--prompts", "/"}).exit, 2);
+  EXPECT_EQ(Generate({"--prompts", "/dev/null"}).exit, 2);
+  EXPECT_EQ(Generate({"--prompts", "-"}, "").exit, 2);
   EXPECT_EQ(Generate({"--prompt", "x", "--max-tokens", "many"}).exit, 2);
   for (const char* server : {"", "localhost", "http://localhost:8000", "localhost:0"}) {
     EXPECT_EQ(Generate({"--server", server, "--prompt", "x"}).exit, 2) << server;

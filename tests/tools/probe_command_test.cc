@@ -1,7 +1,13 @@
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <thread>
+
 #include "common/rpc/server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/commands.h"
+#include "tools/serve/child_process.h"
 
 namespace baton {
 namespace {
@@ -37,10 +43,34 @@ TEST(ProbeCommand, NobodyThereExits1) {
   EXPECT_THAT(out, HasSubstr("cannot probe 127.0.0.1:1"));
 }
 
+// As a server with TLS does to whoever speaks none.
+TEST(ProbeCommand, WhoClosesTheConnectionMayWantTls) {
+  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in where = {.sin_family = AF_INET, .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof(where);
+  auto* const address = reinterpret_cast<sockaddr*>(&where);
+  ASSERT_EQ(bind(listener.get(), address, size), 0);
+  ASSERT_EQ(listen(listener.get(), 8), 0);
+  ASSERT_EQ(getsockname(listener.get(), address, &size), 0);
+  std::thread closer([&listener] {
+    while (true) {
+      const UniqueFd caller(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (caller.get() < 0) return;
+    }
+  });
+  std::string out;
+  EXPECT_EQ(Probe({"127.0.0.1:" + std::to_string(ntohs(where.sin_port))}, &out), 1);
+  shutdown(listener.get(), SHUT_RDWR);
+  closer.join();
+  EXPECT_THAT(out, HasSubstr("if it is a server with TLS, give --tls-ca"));
+}
+
 TEST(ProbeCommand, WrongUsageExits2) {
   std::string out;
   EXPECT_EQ(Probe({}, &out), 2);
   EXPECT_EQ(Probe({"a", "b"}, &out), 2);
+  EXPECT_EQ(Probe({"nosuch"}, &out), 2);
+  EXPECT_THAT(out, HasSubstr("found 'nosuch', expected host:port"));
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include "tools/generate/prompt_request.h"
 
+#include <fstream>
 #include <sstream>
 
 #include "common/base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -144,6 +146,14 @@ TEST(ParsePromptLine, AnUnknownKeyNamesTheNearest) {
               AllOf(HasSubstr("'max_token'"), HasSubstr("Try: max_tokens")));
 }
 
+TEST(ParsePromptLine, AnEmptyGuideIsNotLeftOut) {
+  for (const char* guide : {R"("guided_choice": [])", R"("guided_json": "")",
+                            R"("guided_regex": "")", R"("guided_grammar": "")"}) {
+    const PromptRequest request = Parse(R"({"prompt": "x", )" + std::string(guide) + "}");
+    EXPECT_EQ(ReasonOf(request.unsendable), Reason::kInvalidGuide) << guide;
+  }
+}
+
 TEST(ReadPrompts, SkipsBlankLinesAndNumbersTheOthers) {
   std::istringstream good("{\"prompt\":\"a\"}\n\n  \r\n{\"prompt\":\"b\"}");
   const auto requests = ReadPrompts(&good, "f", {});
@@ -151,6 +161,17 @@ TEST(ReadPrompts, SkipsBlankLinesAndNumbersTheOthers) {
   EXPECT_EQ(requests->size(), 2u);
   std::istringstream bad("{\"prompt\":\"a\"}\n\nnonsense\n");
   EXPECT_THAT(std::string(ReadPrompts(&bad, "f", {}).status().message()), HasSubstr("f line 3"));
+}
+
+TEST(ReadPrompts, RefusesWhatHasNoPromptsOrCannotBeRead) {
+  std::istringstream blank("\n \n");
+  EXPECT_THAT(std::string(ReadPrompts(&blank, "f", {}).status().message()),
+              HasSubstr("f: found no prompts"));
+  const ScratchFolder folder;
+  std::ifstream opened(folder.path());
+  ASSERT_TRUE(opened.good()) << "a folder opens as a file does";
+  EXPECT_THAT(std::string(ReadPrompts(&opened, "f", {}).status().message()),
+              HasSubstr("cannot read f: Is a directory"));
 }
 
 }  // namespace

@@ -162,18 +162,54 @@ TEST_F(SupervisorTest, ASignalAsksToStop) {
   Drain();
 }
 
-TEST_F(SupervisorTest, ASecondSignalKillsAtOnce) {
-  ASSERT_FALSE(supervisor_
-                   .StartAll({Shell("trap '' TERM; " + std::string(kReady) +
-                                    "while :; do sleep 0.01; done")})
-                   .has_value());
-  raise(SIGTERM);
-  supervisor_.RunUntil([] { return false; }, Soon());
-  raise(SIGINT);
+// Time as it goes, and more of it when told so.
+class ClockAhead final : public base::Clock {
+ public:
+  base::Instant Now() const override { return steady_.Now() + ahead_; }
+  double UnixNow() const override { return steady_.UnixNow() + base::Seconds(ahead_); }
+  void Advance(base::Duration d) { ahead_ += d; }
+
+ private:
+  const base::SteadyClock steady_;
+  base::Duration ahead_{};
+};
+
+class SecondSignalTest : public SupervisorTest {
+ protected:
+  SecondSignalTest() : second_({.drain_timeout = seconds(10)}, &ahead_) {}
+
+  // Starts what does `act` at a SIGTERM and drains it, with a signal of each kind to us, one
+  // `apart` behind the other. Returns what is logged.
+  std::string DrainWithTwoSignals(const std::string& act, base::Duration apart) {
+    EXPECT_FALSE(second_
+                     .StartAll({Shell("trap '" + act + "' TERM; " + std::string(kReady) +
+                                      "while :; do sleep 0.01; done")})
+                     .has_value());
+    raise(SIGTERM);
+    second_.RunUntil([] { return false; }, ahead_.Now() + seconds(30));
+    ahead_.Advance(apart);
+    raise(SIGINT);
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    second_.Drain({"decode"});
+    EXPECT_EQ(second_.pids()[0], -1);
+    return ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
+  }
+
+  ClockAhead ahead_;
+  Supervisor second_;
+};
+
+TEST_F(SecondSignalTest, KillsAtOnce) {
   const base::Instant begin = clock_.Now();
-  Drain();
+  EXPECT_THAT(DrainWithTwoSignals("", seconds(1)),
+              HasSubstr("decode-0 is killed: a second signal came"));
   EXPECT_LT(clock_.Now() - begin, seconds(10));
-  EXPECT_EQ(supervisor_.pids()[0], -1);
+}
+
+TEST_F(SecondSignalTest, InTheSameMomentIsTheFirstOnceMore) {
+  EXPECT_THAT(DrainWithTwoSignals("sleep 0.2; exit 0", base::Duration::zero()),
+              ::testing::Not(HasSubstr("is killed")));
 }
 
 }  // namespace

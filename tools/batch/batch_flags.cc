@@ -32,8 +32,13 @@ Flag ServerFlag(std::string* target) {
   Flag flag = AddressFlag("server", target);
   flag.value = "HOST:PORT|URL";
   flag.set = [target, address = flag.set](const std::vector<std::string>& values) -> absl::Status {
-    if (!bench::IsUrl(values.back())) return address(values);
-    *target = values.back();
+    const std::string& text = values.back();
+    if (!bench::IsUrl(text)) {
+      if (address(values).ok()) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat(
+          "found '", text, "', expected host:port of a router, or http:// or https:// and a host"));
+    }
+    *target = text;
     return absl::OkStatus();
   };
   return flag;

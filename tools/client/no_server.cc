@@ -17,7 +17,7 @@ const char* WhatToDo(const std::string& why) {
     return "somebody listens there; if it is a server with TLS, give --tls-ca, and --tls-cert with "
            "--tls-key, as docs/tls.md shows";
   }
-  return "start a server there, as `baton serve DIR` does, or name another with --server";
+  return "start a server there, as `baton serve DIR` does, or name another";
 }
 
 }  // namespace

@@ -54,6 +54,8 @@ class LogTail final {
     return absl::OkStatus();
   }
 
+  int64_t no_rows() const { return no_rows_; }
+
  private:
   void Read(OpenedLog opened) {
     number_ = opened.number;
@@ -69,6 +71,7 @@ class LogTail final {
       BATON_ASSIGN_OR_RETURN(const RowSource::Got got, rows->Next(&row));
       if (got == RowSource::Got::kEnd) break;
       if (got == RowSource::Got::kNoRow) {
+        ++no_rows_;
         hooks_.note(absl::StrCat(rows->Place(), " is no row: ", rows->problem()));
       } else if (options_.request_id.empty() || row.request_id == options_.request_id) {
         take(row);
@@ -151,6 +154,7 @@ class LogTail final {
   const LogFiles log_;
   std::optional<RowSource> rows_;  // of FILE
   int64_t number_ = 0;             // the one that FILE gets when it is full
+  int64_t no_rows_ = 0;            // lines that are none
   bool reader_ = true;
 };
 
@@ -175,8 +179,10 @@ std::string TailLine(const EosLogRow& row) {
   return line + "\n";
 }
 
-absl::Status TailLog(const TailOptions& options, const TailHooks& hooks) {
-  return LogTail(options, hooks).Run();
+absl::StatusOr<int64_t> TailLog(const TailOptions& options, const TailHooks& hooks) {
+  LogTail tail(options, hooks);
+  BATON_RETURN_IF_ERROR(tail.Run());
+  return tail.no_rows();
 }
 
 }  // namespace baton

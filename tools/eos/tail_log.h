@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/eos/eos_row_reader.h"
 
 namespace baton {
@@ -30,8 +30,9 @@ struct TailHooks {
 
 // Shows the rows of a log, one line each, and with `follow` those that are added, also when the log
 // is rotated. One that was replaced or became shorter is read from its beginning. A line that is no
-// row is noted, and so is without `follow` a last line without an end.
-absl::Status TailLog(const TailOptions& options, const TailHooks& hooks);
+// row is noted, and so is without `follow` a last line without an end. Returns how many lines were
+// no rows.
+absl::StatusOr<int64_t> TailLog(const TailOptions& options, const TailHooks& hooks);
 
 // The head of the lines, and a row as one of them.
 std::string TailHead();

@@ -11,6 +11,7 @@
 #include "grpcpp/grpcpp.h"
 #include "tools/client/health_client.h"
 #include "tools/client/no_server.h"
+#include "tools/generate/text_check.h"
 #include "tools/generate/wait_notice.h"
 
 namespace baton {
@@ -44,9 +45,9 @@ void Append(const v1::Delta& delta, OutcomeAnswer* answer) {
 
 // Reads the stream to its end. Generate and ChatGenerate answer with the same events.
 template <typename Response>
-void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
-             const GenerateClient::OnDelta& on_delta, const std::function<void()>& on_first,
-             Outcome* outcome) {
+void ReadAll(grpc::ClientReader<Response>* reader, grpc::ClientContext* context,
+             Clock::time_point begin, const GenerateClient::OnDelta& on_delta,
+             const std::function<void()>& on_first, Outcome* outcome) {
   Response response;
   bool begun = false;
   bool finished = false;
@@ -62,7 +63,7 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
         on_first();
       }
       Append(response.delta(), AnswerAt(response.delta().index(), outcome));
-      if (on_delta) on_delta(response.delta());
+      if (on_delta && !on_delta(response.delta())) context->TryCancel();
     }
     if (response.has_prediction()) {
       AnswerAt(response.prediction().index(), outcome)
@@ -147,7 +148,10 @@ void GenerateClient::Exchange(const PromptRequest& request, const OnDelta& on_de
     v1::ChatGenerateRequest chat;
     *chat.mutable_spec() = request.spec;
     for (const v1::ChatMessage& message : *messages) *chat.add_messages() = message;
-    ReadAll(stub_->ChatGenerate(&context, chat).get(), begin, on_delta, on_first, outcome);
+    outcome->status = CheckTexts(chat);
+    if (!outcome->status.ok()) return;
+    ReadAll(stub_->ChatGenerate(&context, chat).get(), &context, begin, on_delta, on_first,
+            outcome);
   } else {
     v1::GenerateRequest generate;
     *generate.mutable_spec() = request.spec;
@@ -156,7 +160,10 @@ void GenerateClient::Exchange(const PromptRequest& request, const OnDelta& on_de
     } else {
       generate.set_text(std::get<std::string>(request.input));
     }
-    ReadAll(stub_->Generate(&context, generate).get(), begin, on_delta, on_first, outcome);
+    outcome->status = CheckTexts(generate);
+    if (!outcome->status.ok()) return;
+    ReadAll(stub_->Generate(&context, generate).get(), &context, begin, on_delta, on_first,
+            outcome);
   }
   if (!outcome->status.ok() && !outcome->started) {
     outcome->status = ExplainNoServer(outcome->status, flags_.server);

@@ -55,7 +55,8 @@ struct WaitRules {
 // Sends requests over one connection. Thread-safe.
 class GenerateClient final {
  public:
-  using OnDelta = std::function<void(const baton::v1::Delta&)>;
+  // False: no more of the answer is wanted, and the request is cancelled.
+  using OnDelta = std::function<bool(const baton::v1::Delta&)>;
 
   static absl::StatusOr<std::unique_ptr<GenerateClient>> Connect(const ClientFlags& flags,
                                                                  WaitRules wait = {});

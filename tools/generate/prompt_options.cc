@@ -117,8 +117,22 @@ absl::Status SetEarlyStopping(const std::string& key, const Json& value, Generat
   return absl::OkStatus();
 }
 
+// A guide that is there and empty; in the API it would be none.
+absl::Status EmptyGuide(const std::string& key) {
+  return InvalidArgument(Reason::kInvalidGuide, key,
+                         absl::StrCat(key, " is empty; say what to follow, or leave it out"));
+}
+
+PromptOption GuideOption(std::function<void(GenerationSpec*, std::string)> set) {
+  return [=](const std::string& key, const Json& value, GenerationSpec* spec) -> absl::Status {
+    if (value == "") return EmptyGuide(key);
+    return TextOption(set)(key, value, spec);
+  };
+}
+
 absl::Status SetGuidedChoice(const std::string& key, const Json& value, GenerationSpec* spec) {
   BATON_ASSIGN_OR_RETURN(const auto texts, Texts(key, value));
+  if (texts.empty()) return EmptyGuide(key);
   spec->mutable_guided_choice()->Assign(texts.begin(), texts.end());
   return absl::OkStatus();
 }
@@ -168,9 +182,10 @@ const std::map<std::string, PromptOption>& PromptOptions() {
       {"request_id", TextOption([](auto* spec, auto id) { spec->set_request_id(id); })},
       {"tag", TextOption([](auto* spec, auto tag) { spec->set_tag(tag); })},
       {"preset", TextOption([](auto* spec, auto name) { spec->set_preset(name); })},
-      {"guided_json", TextOption([](auto* spec, auto text) { spec->set_guided_json(text); })},
-      {"guided_regex", TextOption([](auto* spec, auto text) { spec->set_guided_regex(text); })},
-      {"guided_grammar", TextOption([](auto* spec, auto text) { spec->set_guided_grammar(text); })},
+      {"guided_json", GuideOption([](auto* spec, auto text) { spec->set_guided_json(text); })},
+      {"guided_regex", GuideOption([](auto* spec, auto text) { spec->set_guided_regex(text); })},
+      {"guided_grammar",
+       GuideOption([](auto* spec, auto text) { spec->set_guided_grammar(text); })},
       {"guided_choice", SetGuidedChoice},
       {"json_object", SetJsonObject},
       {"model", TextOption([](auto* spec, auto name) { spec->set_model(name); })},

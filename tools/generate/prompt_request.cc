@@ -1,6 +1,8 @@
 #include "tools/generate/prompt_request.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -128,6 +130,14 @@ absl::StatusOr<std::vector<PromptRequest>> ReadPrompts(std::istream* input, cons
     BATON_ASSIGN_OR_RETURN(PromptRequest request,
                            ParsePromptLine(line, absl::StrCat(name, " line ", number), defaults));
     requests.push_back(std::move(request));
+  }
+  // A folder opens as a file does, and fails when it is read.
+  if (input->bad()) {
+    return UsageError("cannot read " + name, std::strerror(errno), "a file of JSON lines");
+  }
+  if (requests.empty()) {
+    return UsageError(name, "found no prompts, expected at least one line",
+                      R"({"prompt": "Once upon a time"})");
   }
   return requests;
 }

@@ -39,7 +39,8 @@ PromptRequest RequestOfPrompt(std::string prompt, const PromptDefaults& defaults
 absl::StatusOr<PromptRequest> ParsePromptLine(std::string_view line, const std::string& where,
                                               const PromptDefaults& defaults);
 
-// The requests of all lines, of which blank ones are skipped. `name` is the file's in messages.
+// The requests of all lines, of which blank ones are skipped; an error where there are none or the
+// file cannot be read to its end. `name` is the file's in messages.
 absl::StatusOr<std::vector<PromptRequest>> ReadPrompts(std::istream* input, const std::string& name,
                                                        const PromptDefaults& defaults);
 

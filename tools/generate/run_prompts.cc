@@ -41,7 +41,7 @@ class Outcomes {
 }  // namespace
 
 void RunPrompts(GenerateClient* client, const std::vector<PromptRequest>& requests,
-                int32_t concurrency, const std::function<void(Outcome)>& on_outcome) {
+                int32_t concurrency, const std::function<bool(Outcome)>& on_outcome) {
   Outcomes outcomes(requests.size());
   std::atomic<size_t> next{0};
   std::vector<std::thread> threads;
@@ -53,7 +53,9 @@ void RunPrompts(GenerateClient* client, const std::vector<PromptRequest>& reques
       }
     });
   }
-  for (size_t i = 0; i < requests.size(); ++i) on_outcome(outcomes.Take(i));
+  size_t taken = 0;
+  while (taken < requests.size() && on_outcome(outcomes.Take(taken))) ++taken;
+  next = requests.size();
   for (std::thread& thread : threads) thread.join();
 }
 

@@ -20,7 +20,9 @@ using std::chrono::milliseconds;
 
 constexpr base::Duration kPollStep = milliseconds(50);
 constexpr base::Duration kStableAfter = std::chrono::seconds(30);  // a life that ends the back-off
-constexpr base::Duration kKillGrace = std::chrono::seconds(5);     // beyond the drain timeout
+// Whoever signals a process and its group, as `timeout` does, signals it twice and means one stop.
+constexpr base::Duration kSameStop = milliseconds(100);
+constexpr base::Duration kKillGrace = std::chrono::seconds(5);  // beyond the drain timeout
 
 sigset_t HandledSignals() {
   sigset_t set;
@@ -163,7 +165,11 @@ void Supervisor::Poll(base::Duration at_most) {
 void Supervisor::ReadSignals() {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
-    if (info.ssi_signo != SIGCHLD) ++stops_;
+    if (info.ssi_signo == SIGCHLD) continue;
+    const base::Instant now = clock_->Now();
+    if (stops_ > 0 && now - last_stop_at_ < kSameStop) continue;
+    ++stops_;
+    last_stop_at_ = now;
   }
 }
 
@@ -242,8 +248,9 @@ void Supervisor::Drain(const std::vector<std::string>& roles,
   };
   while (alive() > 0 && clock_->Now() < deadline && stops_ <= stops_before) Poll(kPollStep);
   if (alive() == 0) return;
-  each([](Service* service) {
-    spdlog::warn("{} did not end in time and is killed", service->spec.name);
+  const char* const why = stops_ > stops_before ? "a second signal came" : "it did not end in time";
+  each([why](Service* service) {
+    spdlog::warn("{} is killed: {}", service->spec.name, why);
     service->process->Signal(SIGKILL);
   });
   while (alive() > 0) Poll(kPollStep);

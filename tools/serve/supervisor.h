@@ -79,7 +79,8 @@ class Supervisor final {
   const SupervisorOptions options_;
   const base::Clock* const clock_;
   UniqueFd signals_;
-  int stops_ = 0;  // SIGTERM or SIGINT so far
+  int stops_ = 0;  // SIGTERM or SIGINT so far, those in quick succession counted once
+  base::Instant last_stop_at_{};
   bool restart_ = false;
   std::vector<std::unique_ptr<Service>> services_;
 };

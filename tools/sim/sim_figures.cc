@@ -214,7 +214,7 @@ absl::StatusOr<bench::Slo> ParseSimSlo(const std::string& text) {
     return absl::InvalidArgumentError(
         "--slo: a reader's speed needs a tokenizer; give tpot in milliseconds");
   }
-  BATON_ASSIGN_OR_RETURN(bench::Slo slo, bench::ParseSlo(text, 0));
+  BATON_ASSIGN_OR_RETURN(bench::Slo slo, bench::ParseSlo(text, 0, "ttft, tpot or e2e"));
   for (const bench::SloLimit& limit : slo.limits) {
     if (limit.metric == bench::SloMetric::kItl || limit.metric == bench::SloMetric::kMaxGap) {
       return absl::InvalidArgumentError(

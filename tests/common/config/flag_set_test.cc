@@ -211,6 +211,24 @@ TEST_F(FlagSetTest, LettersOutsideOfTextAreNoToml) {
   EXPECT_EQ(directory_, "mod\u00e8le");
 }
 
+TEST_F(FlagSetTest, AFlagWithoutItsValueIsNamed) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"dir", "--stop="}, std::vector<std::string>{"dir", "--stop"}}) {
+    EXPECT_EQ(
+        Error(arguments),
+        "found no value of --stop: expected one behind it. Try: --stop VALUE; an empty one is "
+        "--stop ''");
+  }
+  ASSERT_TRUE(set_.Parse({"dir", "--stop", ""}, {}).ok());
+  EXPECT_THAT(stop_, ElementsAre(""));
+}
+
+TEST_F(FlagSetTest, NothingIsNearAFlagOfOneLetter) {
+  EXPECT_THAT(Error({"dir", "-p", "x"}),
+              AllOf(HasSubstr("unknown flag -p"), HasSubstr("Try: baton-test --help all")));
+  EXPECT_THAT(Error({"dir", "--", "x"}), HasSubstr("Try: baton-test --help"));
+}
+
 TEST_F(FlagSetTest, EveryErrorOfAFileIsToldWithItsLine) {
   const std::string error = Error({"dir", "--config",
                                    File("prot = 5\n"

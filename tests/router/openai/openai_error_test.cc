@@ -48,6 +48,24 @@ TEST(OpenAiErrorTest, FieldsHaveTheNamesOfTheProtocol) {
   EXPECT_EQ(param("", OpenAiApi::kChat), Json());
 }
 
+TEST(OpenAiErrorTest, FieldsWithTwoNamesHaveThatOfTheBody) {
+  const OpenAiNames names = {.schema = "response_format.json_schema",
+                             .max_tokens = "max_completion_tokens"};
+  const auto error = [&](const std::string& field, const std::string& message) {
+    return ErrorOfReply(OpenAiErrorReply(InvalidArgument(Reason::kInvalidGuide, field, message),
+                                         OpenAiApi::kChat, names));
+  };
+  const Json schema = error("spec.guided_json", "guided_json cannot guide an answer: guided_json");
+  EXPECT_EQ(schema.at("param"), "response_format.json_schema");
+  EXPECT_EQ(schema.at("message"),
+            "response_format.json_schema cannot guide an answer: guided_json");
+  EXPECT_EQ(error("guided_json", "guided_json became too complex").at("message"),
+            "response_format.json_schema became too complex");
+  EXPECT_EQ(error("spec.stop.max_tokens", "max_tokens is 9").at("message"),
+            "max_completion_tokens is 9");
+  EXPECT_EQ(error("spec.json_object", "m").at("param"), "response_format.type");
+}
+
 TEST(OpenAiErrorTest, MessagesNameThemAlike) {
   const Json error = ErrorOfReply(OpenAiErrorReply(
       InvalidArgument(Reason::kLimitExceeded, "spec.stop.stop", "spec.stop.stop has 65 entries"),
@@ -55,6 +73,12 @@ TEST(OpenAiErrorTest, MessagesNameThemAlike) {
   EXPECT_EQ(error.at("message"), "stop has 65 entries");
   EXPECT_EQ(error.at("type"), "invalid_request_error");
   EXPECT_EQ(error.at("code"), "limit_exceeded");
+  const auto logprobs = [](OpenAiApi api) {
+    return ErrorOfReply(OpenAiErrorReply(
+        InvalidArgument(Reason::kInvalidSampling, "spec.output.logprobs", "logprobs is 21"), api));
+  };
+  EXPECT_EQ(logprobs(OpenAiApi::kChat).at("message"), "top_logprobs is 21");
+  EXPECT_EQ(logprobs(OpenAiApi::kCompletions).at("message"), "logprobs is 21");
 }
 
 TEST(OpenAiErrorTest, TooLongHasTheCodeThatClientsLookFor) {

@@ -201,7 +201,7 @@ TEST(OpenAiRequestTest, SeveralAnswersAreAskedForAndShapeTheAnswer) {
 
 TEST(OpenAiRequestTest, FieldsThatAreLackingMayAskForNothing) {
   Completion(
-      R"(,"echo":false,"suffix":"","guided_regex":null,"guided_choice":[],"priority":0,
+      R"(,"echo":false,"suffix":"","guided_regex":null,"guided_choice":null,"priority":0,
       "use_beam_search":false,"allowed_token_ids":[],"length_penalty":1.0)");
   EXPECT_TRUE(
       Chat(R"(,"best_of":1,"tools":[],"tool_choice":"none","response_format":{"type":"text"},
@@ -293,6 +293,10 @@ TEST(OpenAiRequestTest, GuidesThatAreNoneAreRefusedByName) {
            {"guided_json", "5", "a JSON schema"},
            {"guided_regex", "{}", "a string"},
            {"guided_choice", R"("a")", "a list"},
+           {"guided_choice", "[]", "guided_choice is empty; expected at least one string"},
+           {"guided_json", R"("")", "guided_json is empty"},
+           {"guided_regex", R"("")", "guided_regex is empty"},
+           {"guided_grammar", R"("")", "guided_grammar is empty"},
            {"guided_choice", "[1]", "a string"}}) {
     const std::string name = field.substr(0, field.find('.'));
     const std::string body = R"({"prompt":"x",")" + name + "\":" + value + "}";
@@ -303,7 +307,38 @@ TEST(OpenAiRequestTest, GuidesThatAreNoneAreRefusedByName) {
                                               "response_format.json_schema", "expected one"});
   ExpectBodyRefused(OpenAiApi::kCompletions,
                     {R"({"prompt":"x","guided_json":")" + std::string(70000, 'a') + "\"}",
-                     "spec.guided_json", "65536"});
+                     "guided_json", "65536"});
+  ExpectBodyRefused(
+      OpenAiApi::kCompletions,
+      {R"({"prompt":"x","response_format":{"type":"json_schema","json_schema":{"schema":{"a":")" +
+           std::string(70000, 'a') + "\"}}}}",
+       "response_format.json_schema", "response_format.json_schema has 70"});
+}
+
+TEST(OpenAiRequestTest, AnEmptyGuideIsAnInvalidOne) {
+  const auto request = ReadOpenAiRequest(OpenAiApi::kChat, R"({"messages":[],"guided_regex":""})");
+  EXPECT_EQ(ReasonOf(request.status()), Reason::kInvalidGuide);
+}
+
+TEST(OpenAiRequestTest, ErrorsNameFieldsAsTheBodyDid) {
+  EXPECT_EQ(Chat(R"(,"guided_json":{})").shape.names.schema, "guided_json");
+  EXPECT_EQ(Chat(R"(,"response_format":{"type":"json_schema","json_schema":{"schema":{}}})")
+                .shape.names.schema,
+            "response_format.json_schema");
+  EXPECT_EQ(Chat(R"(,"max_tokens":4)").shape.names.max_tokens, "max_tokens");
+  EXPECT_EQ(Chat(R"(,"max_tokens":4,"max_completion_tokens":5)").shape.names.max_tokens,
+            "max_completion_tokens");
+}
+
+TEST(OpenAiRequestTest, NoTokensAreForAnEchoAlone) {
+  EXPECT_EQ(Completion(R"(,"echo":true,"max_tokens":0)").spec.stop().max_tokens(), 0);
+  ExpectBodyRefused(OpenAiApi::kCompletions,
+                    {R"({"prompt":"x","max_tokens":0})", "max_tokens",
+                     "max_tokens is 0; expected at least 1, or 0 with echo"});
+  ExpectBodyRefused(OpenAiApi::kCompletions,
+                    {R"({"prompt":"x","echo":true,"max_tokens":-1})", "max_tokens", "is -1"});
+  ExpectBodyRefused(OpenAiApi::kChat, {R"({"messages":[],"max_completion_tokens":0})",
+                                       "max_completion_tokens", "is 0; expected at least 1"});
 }
 
 TEST(OpenAiRequestTest, ValuesOfAnotherTypeAreRefusedByName) {
@@ -337,6 +372,7 @@ TEST(OpenAiRequestTest, InputsThatAreNoneAreRefused) {
   ExpectBodyRefused(plain, {R"({"prompt":null})", "prompt", "no prompt"});
   ExpectBodyRefused(plain, {R"({"prompt":["a","b"]})", "prompt", "one request for each"});
   ExpectBodyRefused(plain, {R"({"prompt":[1,"b"]})", "prompt", "whole number"});
+  ExpectBodyRefused(plain, {R"({"prompt":["a",5]})", "prompt", "a list of different kinds"});
   ExpectBodyRefused(plain, {R"({"prompt":5})", "prompt", "a string"});
   const OpenAiApi chat = OpenAiApi::kChat;
   ExpectBodyRefused(chat, {"{}", "messages", "no messages"});

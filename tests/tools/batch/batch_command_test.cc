@@ -220,6 +220,7 @@ TEST_F(BatchCommand, NothingIsSentForWhatIsTypedWrong) {
   EXPECT_THAT(error({in, out, "--threads", "2"}), HasSubstr("--threads without MODEL"));
   EXPECT_THAT(error({in, out, server, "--part", "2/2"}), HasSubstr("--part '2/2'"));
   EXPECT_THAT(error({in, out, "--server", "nowhere"}), HasSubstr("--server"));
+  EXPECT_THAT(error({in, out, "--server", "ftp://h:1"}), HasSubstr("or http:// or https://"));
   EXPECT_EQ(requests_, 0);
 }
 

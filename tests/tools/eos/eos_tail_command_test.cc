@@ -30,6 +30,13 @@ TEST_F(EosTailTest, ShowsTwentyRowsOrAllOfARequest) {
   EXPECT_THAT(RunTool({"eos", "tail", log, "--rows", "1"}).out, Not(ContainsRegex("\na +29 ")));
 }
 
+TEST_F(EosTailTest, ALineThatIsNoRowIsAFailure) {
+  const ToolRun run = RunTool({"eos", "tail", File("log", EosLine({}) + "# Baton\n")});
+  EXPECT_EQ(run.exit, 1);
+  EXPECT_THAT(run.err, HasSubstr("log:2 is no row"));
+  EXPECT_THAT(run.out, ContainsRegex("\nr1 +1 "));
+}
+
 // Following changes what signals do; this puts it back.
 class EosFollowTest : public LogFilesTest {
  protected:

@@ -22,7 +22,7 @@ class TailLogTest : public LogFilesTest {
  protected:
   void Tail(const TailOptions& options) {
     size_t next = 0;
-    const absl::Status status = TailLog(
+    const absl::StatusOr<int64_t> no_rows = TailLog(
         options, {.write =
                       [this](std::string_view text) {
                         shown_.emplace_back(text);
@@ -35,7 +35,7 @@ class TailLogTest : public LogFilesTest {
                         changes_[next++]();
                         return true;
                       }});
-    ASSERT_TRUE(status.ok()) << status;
+    ASSERT_TRUE(no_rows.ok()) << no_rows.status();
   }
   // The steps of the rows that were shown, without the head.
   std::vector<int> Steps() const {

@@ -142,6 +142,7 @@ TEST_F(PlanCommandTest, RefusesWhatItWouldNotFollow) {
   EXPECT_THAT(error({"--concurrency", "4", "--burstiness", "0.1"}), HasSubstr("without --rate"));
   EXPECT_THAT(error({"--rate", "4", "--time-scale", "2"}), HasSubstr("without --trace"));
   EXPECT_THAT(error({"--rate", "4", "--trace-block-tokens", "9"}), HasSubstr("without --trace"));
+  EXPECT_THAT(error({"--rate", "4", "--slo", "foo=1s"}), HasSubstr("expected ttft, tpot or e2e"));
   EXPECT_THAT(error({"--rate", "4", "--class-boundary", "9"}), HasSubstr("no such flag"));
   EXPECT_THAT(error({"--rate", "4", "--shared-prefixes", "9"}), HasSubstr("no such flag"));
   EXPECT_THAT(error({"--rate", "4", "--shared-prefix-skew", "1"}), HasSubstr("no such flag"));

@@ -78,7 +78,8 @@ absl::Status SetPercentile(const std::string& text, Slo* slo) {
   return absl::OkStatus();
 }
 
-absl::Status AddItem(const std::string& item, double tokens_per_word, Slo* slo) {
+absl::Status AddItem(const std::string& item, double tokens_per_word, std::string_view names,
+                     Slo* slo) {
   const std::vector<std::string> parts = absl::StrSplit(item, absl::MaxSplits('=', 1));
   if (parts.size() != 2 || parts[1].empty()) {
     return Refused(absl::StrCat("found '", item, "', expected name=value, as in ttft=200ms"));
@@ -87,8 +88,8 @@ absl::Status AddItem(const std::string& item, double tokens_per_word, Slo* slo) 
   if (parts[0] == "percentile") return SetPercentile(parts[1], slo);
   const std::optional<SloMetric> metric = MetricNamed(parts[0]);
   if (!metric) {
-    return Refused(absl::StrCat("unknown name '", parts[0],
-                                "'; expected ttft, tpot, itl, e2e, max-gap, reader or percentile"));
+    return Refused(absl::StrCat("unknown name '", parts[0], "'; expected ", std::string(names),
+                                ", and perhaps percentile"));
   }
   const absl::StatusOr<base::Duration> limit =
       ParseDuration(parts[1], std::chrono::milliseconds(1));
@@ -159,16 +160,16 @@ bool SloNamesReader(std::string_view text) {
   return text.find("reader=") != std::string_view::npos;
 }
 
-absl::StatusOr<Slo> ParseSlo(std::string_view text, double tokens_per_word) {
+absl::StatusOr<Slo> ParseSlo(std::string_view text, double tokens_per_word,
+                             std::string_view names) {
   Slo slo;
   const std::vector<std::string> items = absl::StrSplit(std::string(text), ',');
   for (const std::string& item : items) {
-    BATON_RETURN_IF_ERROR(AddItem(item, tokens_per_word, &slo));
+    BATON_RETURN_IF_ERROR(AddItem(item, tokens_per_word, names, &slo));
   }
   if (slo.limits.empty()) {
-    return Refused(absl::StrCat("'", std::string(text),
-                                "' limits nothing; expected ttft=, tpot=, "
-                                "itl=, e2e=, max-gap= or reader="));
+    return Refused(
+        absl::StrCat("'", std::string(text), "' limits nothing; expected ", std::string(names)));
   }
   return slo;
 }

@@ -36,10 +36,15 @@ double ReaderTpotMs(double words_per_minute, double tokens_per_word);
 // Whether `text` names a reader, so that ParseSlo needs the tokenizer's tokens per word.
 bool SloNamesReader(std::string_view text);
 
+// What may be limited, as messages say it.
+inline constexpr std::string_view kSloNames = "ttft, tpot, itl, e2e, max-gap or reader";
+
 // Reads "ttft=200ms,tpot=50ms[,itl=80ms][,e2e=10s][,max-gap=1s][,percentile=99]", where a bare
 // number is milliseconds. "reader=silent|listening|visual" stands for a TPOT, which takes
-// `tokens_per_word`, as measured with the tokenizer; that is 0 or less when it is unknown.
-absl::StatusOr<Slo> ParseSlo(std::string_view text, double tokens_per_word);
+// `tokens_per_word`, as measured with the tokenizer; that is 0 or less when it is unknown. Of
+// another name it says that one of `names` was expected.
+absl::StatusOr<Slo> ParseSlo(std::string_view text, double tokens_per_word,
+                             std::string_view names = kSloNames);
 // An SLO in words: "ttft <= 200 ms and tpot <= 50 ms at P99".
 std::string SloText(const Slo& slo);
 

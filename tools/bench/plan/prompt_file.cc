@@ -103,6 +103,10 @@ absl::StatusOr<std::vector<FilePrompt>> ReadPromptFile(const std::string& path) 
     prompt.line = number;
     prompts.push_back(std::move(prompt));
   }
+  if (file.bad()) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot read the prompts ", path, ": ", std::strerror(errno)));
+  }
   if (prompts.empty()) return Bad(path, "no prompts", "at least one line");
   return prompts;
 }

@@ -17,6 +17,10 @@ constexpr IntRange kAnyCount = {.min = 1, .max = std::numeric_limits<int32_t>::m
 absl::Status TakeTemperatures(CollectFlags* flags) {
   std::vector<float>* const numbers = &flags->grid.temperatures;
   numbers->clear();
+  if (flags->temperatures.empty()) {
+    return UsageError("--temperatures is empty", "expected numbers from 0 to 100",
+                      "--temperatures 0,0.8,1.2");
+  }
   for (const std::string& text : flags->temperatures) {
     float value = 0;
     if (!absl::SimpleAtof(text, &value) || !(value >= 0) || value > 100) {

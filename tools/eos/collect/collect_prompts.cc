@@ -1,6 +1,8 @@
 #include "tools/eos/collect/collect_prompts.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <string_view>
@@ -102,6 +104,10 @@ absl::StatusOr<CollectPrompts> ReadCollectPrompts(const std::string& path) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     BATON_ASSIGN_OR_RETURN(CollectPrompt prompt, ParseLine(line, absl::StrCat(path, ":", number)));
     read.prompts.push_back(std::move(prompt));
+  }
+  if (file.bad()) {
+    return UsageError(absl::StrCat("cannot read ", path), std::strerror(errno),
+                      "--prompts FILE of JSON lines");
   }
   if (read.prompts.empty() || read.prompts.size() > kMostPrompts) {
     return Bad(path, absl::StrCat(read.prompts.size(), " prompts"), "1 to 1000000 of them");

@@ -43,6 +43,9 @@ TEST(ParseSlo, RefusesWhatItCannotHold) {
   EXPECT_NE(ErrorOf("").find("name=value"), std::string::npos);
   EXPECT_NE(ErrorOf("percentile=95").find("limits nothing"), std::string::npos);
   EXPECT_NE(ErrorOf("tfft=200ms").find("unknown name 'tfft'"), std::string::npos);
+  EXPECT_NE(std::string(ParseSlo("foo=1s", 0, "ttft or e2e").status().message())
+                .find("expected ttft or e2e, and perhaps percentile"),
+            std::string::npos);
   EXPECT_NE(ErrorOf("ttft=0").find("above 0"), std::string::npos);
   EXPECT_NE(ErrorOf("ttft=fast").find("expected a time"), std::string::npos);
   EXPECT_NE(ErrorOf("ttft=1s,ttft=2s").find("twice"), std::string::npos);

@@ -62,6 +62,8 @@ TEST(PromptFileTest, RefusesWhatItWouldHaveToIgnore) {
   }
   EXPECT_FALSE(ReadPromptFile(dir.Write("empty", "\n\n")).ok());
   EXPECT_EQ(ReadPromptFile(dir.path() + "/absent").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(ReadPromptFile(dir.path()).status().message()),
+              HasSubstr("Is a directory"));
 }
 
 }  // namespace

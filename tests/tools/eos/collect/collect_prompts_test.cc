@@ -60,6 +60,7 @@ TEST_F(CollectPromptsTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(ErrorOf("\n"), HasSubstr("found 0 prompts"));
   EXPECT_THAT(std::string(ReadCollectPrompts(Path("none")).status().message()),
               HasSubstr("cannot read"));
+  EXPECT_THAT(std::string(ReadCollectPrompts("/").status().message()), HasSubstr("Is a directory"));
 }
 
 }  // namespace

@@ -187,6 +187,14 @@ TEST_F(EosCollectTest, AnotherGridPromptOrModelDoesNotMixIn) {
   EXPECT_THAT(Collect(server).err, HasSubstr("found rows.jsonl and no manifest.json"));
 }
 
+TEST_F(EosCollectTest, WithoutATemperatureThereIsNothingToAsk) {
+  FakeInferenceService server(GoodAnswer);
+  const ToolRun run = RunTool({"eos", "collect", "--server", server.address(), "--prompts",
+                               prompts_, "--out", out_, "--temperatures", ""});
+  EXPECT_EQ(run.exit, 2);
+  EXPECT_THAT(run.err, HasSubstr("--temperatures is empty"));
+}
+
 TEST_F(EosCollectTest, AForeignManifestIsRefused) {
   FakeInferenceService server(GoodAnswer);
   std::filesystem::create_directories(out_);
