@@ -174,9 +174,10 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   }
   if (!flags_.api_keys.empty()) {
     auto keys = ApiKeyFile::Open(flags_.api_keys);
-    if (!keys.ok())
+    if (!keys.ok()) {
       return FatalOf(keys.status(), ExitCode::kUsage, "cannot tell callers apart",
                      "--api-keys FILE with a line NAME:KEY for each caller");
+    }
     parts.keys = *std::move(keys);
   }
   auto model = LoadServedModel(flags_.model_dir, parts.options.served_model_name);
