@@ -1,33 +1,47 @@
 #include "common/admin/admin_server.h"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <chrono>
+#include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/admin/connection_threads.h"
+#include "common/admin/answer_thread.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
-#include "httplib.h"
+#include "common/http/http_server.h"
+#include "common/rpc/held_port.h"
 
 namespace baton {
 namespace {
 
-constexpr time_t kIoTimeoutSeconds = 5;
-constexpr size_t kMaxRequestBytes = 64 << 10;
+// Requests are short and have no body, and who asks is near.
+constexpr HttpLimits kLimits{.connections = AdminServer::kMaxConnections,
+                             .header_time = std::chrono::seconds(5),
+                             .slow_client = std::chrono::seconds(5)};
+// A probe must find a connection whatever else waits for an answer.
+static_assert(3 * (AnswerThread::kMostWaiting + 1) < AdminServer::kMaxConnections);
+constexpr base::Duration kLastAnswers = std::chrono::seconds(2);
 
-std::string MessageOf(const absl::Status& status) {
-  return std::string(status.message().data(), status.message().size());
+HttpReply Text(int status, const std::string& line) {
+  return {.status = status, .headers = {{"Content-Type", "text/plain"}}, .body = line + "\n"};
 }
 
-void Answer(const absl::Status& status, httplib::Response* response) {
-  response->status = status.ok() ? 200 : 503;
-  response->set_content(status.ok() ? "ok\n" : MessageOf(status) + "\n", "text/plain");
+HttpReply Probed(const absl::Status& status) {
+  return status.ok() ? Text(200, "ok") : Text(503, std::string(status.message()));
+}
+
+std::optional<HttpReply> RefuseWhatDoesNotOnlyRead(const HttpRequest& head,
+                                                   std::optional<size_t> body_bytes) {
+  if (head.method != "GET" && head.method != "HEAD") {
+    HttpReply reply = Text(405, "pages here are only read; expected GET or HEAD");
+    reply.headers.emplace_back("Allow", "GET, HEAD");
+    return reply;
+  }
+  if (body_bytes != 0) return Text(413, "pages here are asked for without a body; send none");
+  return std::nullopt;
 }
 
 // The host of a Host header as a policy names it. Policies have no form for IPv6, so there it is
@@ -53,88 +67,98 @@ std::string PagePolicy(const std::optional<AskedPort>& asked, std::string_view h
                       "frame-ancestors 'none'");
 }
 
-void AnswerPage(const AdminPage& page, const std::string& policy, httplib::Response* response) {
-  response->set_header("Content-Security-Policy", policy);
-  response->set_header("X-Content-Type-Options", "nosniff");
-  response->set_header("Referrer-Policy", "no-referrer");
-  response->set_header("Cross-Origin-Resource-Policy", "same-origin");
-  response->set_header("Cache-Control", "no-store");
-  response->set_content(page.body(), page.content_type);
+HttpReply PageReply(const AdminPage& page, const std::string& policy) {
+  return {.status = 200,
+          .headers = {{"Content-Security-Policy", policy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cross-Origin-Resource-Policy", "same-origin"},
+                      {"Cache-Control", "no-store"},
+                      {"Content-Type", page.content_type}},
+          .body = page.body()};
 }
 
 }  // namespace
 
 class AdminServer::Impl {
  public:
-  httplib::Server server;
-  std::thread thread;
+  explicit Impl(AdminOptions options) : options_(std::move(options)) {}
+  ~Impl() {
+    if (http_ != nullptr) http_->Shutdown(kLastAnswers);
+  }
+
+  absl::Status Listen();
+  const HttpServer& http() const { return *http_; }
+
+ private:
+  void Route(std::shared_ptr<HttpExchange> exchange);
+  HttpReply Health() const {
+    return Probed(options_.healthy ? options_.healthy() : absl::OkStatus());
+  }
+  HttpReply Page(const HttpRequest& request) const;
+
+  const AdminOptions options_;
+  const base::SteadyClock clock_;
+  AnswerThread health_{[this](const HttpRequest&) { return Health(); }};
+  AnswerThread ready_{[this](const HttpRequest&) { return Probed(options_.ready()); }};
+  AnswerThread pages_{[this](const HttpRequest& request) { return Page(request); }};
+  std::unique_ptr<HttpServer> http_;  // the last, because it hands requests to the threads
 };
 
-AdminServer::AdminServer(AdminOptions options)
-    : options_(std::move(options)), impl_(std::make_unique<Impl>()) {}
-
-absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(AdminOptions options) {
-  std::unique_ptr<AdminServer> server(new AdminServer(std::move(options)));
-  BATON_RETURN_IF_ERROR(server->Listen());
-  return server;
-}
-
-absl::Status AdminServer::Listen() {
-  httplib::Server& http = impl_->server;
-  http.new_task_queue = [] { return new ConnectionThreads(kMaxConnections); };
-  http.set_read_timeout(kIoTimeoutSeconds);
-  http.set_write_timeout(kIoTimeoutSeconds);
-  http.set_keep_alive_timeout(kIoTimeoutSeconds);
-  http.set_payload_max_length(kMaxRequestBytes);
-  // The library's default shares the port with whoever else asks for it.
-  http.set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  });
-  http.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
-    response.set_content(options_.metrics(), "text/plain; version=0.0.4; charset=utf-8");
-  });
-  http.Get("/healthz", [this](const httplib::Request&, httplib::Response& response) {
-    Answer(options_.healthy ? options_.healthy() : absl::OkStatus(), &response);
-  });
-  http.Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
-    Answer(options_.ready(), &response);
-  });
-  for (const AdminPage& page : options_.pages) {
-    http.Get(page.path, [this, &page](const httplib::Request& request,
-                                      httplib::Response& response) {
-      AnswerPage(page, PagePolicy(options_.pages_ask, request.get_header_value("Host")), &response);
-    });
-  }
-  errno = 0;
-  if (options_.port == 0) {
-    port_ = http.bind_to_any_port(options_.host);
-  } else {
-    port_ = http.bind_to_port(options_.host, options_.port) ? options_.port : -1;
-  }
-  if (port_ <= 0) {
-    const int error = errno;
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen for HTTP on ", options_.host, ":", options_.port, ": ",
-                     error != 0 ? std::strerror(error) : "no such address",
-                     "; give another --admin-port (0 = any free one)"));
-  }
-  impl_->thread = std::thread([&http] { http.listen_after_bind(); });
-  // The socket accepts already; only `stop` needs the loop to run.
-  while (!http.is_running()) std::this_thread::yield();
+absl::Status AdminServer::Impl::Listen() {
+  // Its messages name the flag of this port.
+  BATON_ASSIGN_OR_RETURN(HeldPort port,
+                         HeldPort::Take(options_.host, options_.port, "--admin-port"));
+  port.LetGo();
+  BATON_ASSIGN_OR_RETURN(
+      http_,
+      HttpServer::Start({.host = options_.host,
+                         .port = options_.port,
+                         .insecure = true,  // it shows nothing that asks for more
+                         .threads = 1,
+                         .limits = kLimits,
+                         .clock = &clock_,
+                         .admit = RefuseWhatDoesNotOnlyRead},
+                        [this](std::shared_ptr<HttpExchange> exchange) { Route(exchange); }));
   return absl::OkStatus();
 }
 
-AdminServer::~AdminServer() {
-  if (!impl_->thread.joinable()) return;
-  impl_->server.stop();
-  impl_->thread.join();
+void AdminServer::Impl::Route(std::shared_ptr<HttpExchange> exchange) {
+  const std::string& path = exchange->request().path;
+  AnswerThread& thread = path == "/healthz" ? health_ : path == "/readyz" ? ready_ : pages_;
+  thread.Add(std::move(exchange));
 }
 
-std::string AdminServer::address() const {
-  const bool ipv6 = options_.host.find(':') != std::string::npos && options_.host[0] != '[';
-  return ipv6 ? absl::StrCat("[", options_.host, "]:", port_)
-              : absl::StrCat(options_.host, ":", port_);
+HttpReply AdminServer::Impl::Page(const HttpRequest& request) const {
+  if (request.path == "/metrics") {
+    return {.status = 200,
+            .headers = {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
+            .body = options_.metrics()};
+  }
+  std::string known = "/metrics, /healthz, /readyz";
+  for (const AdminPage& page : options_.pages) {
+    if (page.path == request.path) {
+      const std::string* const host = request.Find("Host");
+      return PageReply(page, PagePolicy(options_.pages_ask, host != nullptr ? *host : ""));
+    }
+    absl::StrAppend(&known, ", ", page.path);
+  }
+  return Text(404, absl::StrCat("there is no such page; expected one of ", known));
 }
+
+AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+AdminServer::~AdminServer() = default;
+
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(AdminOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  const absl::Status status = impl->Listen();
+  if (!status.ok()) return absl::UnavailableError(status.message());
+  return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
+}
+
+int AdminServer::port() const { return impl_->http().port(); }
+
+std::string AdminServer::address() const { return impl_->http().address(); }
 
 }  // namespace baton

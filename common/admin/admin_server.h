@@ -41,32 +41,30 @@ struct AdminOptions {
 };
 
 // The HTTP server for operators. GET /metrics answers the metrics; /healthz and /readyz answer 200,
-// or 503 with the reason as text. Callbacks run in the server's own threads, several at a time:
-// each connection has one, so idle ones that scrapers keep delay nobody.
+// or 503 with the reason as text. Callbacks run in three threads of the server, one for /healthz,
+// one for /readyz and one for the rest, so a slow one delays its like only: a scrape no probe, and
+// what makes a process not ready no word on whether it must be restarted.
 class AdminServer final {
  public:
-  // So many connections may be open. A further one is served once one of them ends, which an idle
-  // one does after 5 s.
+  // So many connections may be open. For a further one the longest of those that wait for no answer
+  // is closed.
   static constexpr size_t kMaxConnections = 64;
 
   // Listens and serves. UNAVAILABLE when the port is in use.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(AdminOptions options);
-  // Stops listening and joins.
+  // Stops listening. Answers that are under way have 2 s; all other connections are closed at once.
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
 
-  int port() const { return port_; }
+  int port() const;
   // Where it listens, as host:port.
   std::string address() const;
 
  private:
   class Impl;
-  explicit AdminServer(AdminOptions options);
-  absl::Status Listen();
+  explicit AdminServer(std::unique_ptr<Impl> impl);
 
-  AdminOptions options_;
-  int port_ = 0;
   std::unique_ptr<Impl> impl_;
 };
 

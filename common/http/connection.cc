@@ -66,6 +66,7 @@ void Connection::Start(bool refuse) {
   socket_.native_non_blocking(true, error);
   ConfigureSocket(socket_.native_handle());
   peer_ = PeerOf(socket_);
+  refused_ = refuse;
   if (refuse) {
     HttpReply reply = options_.error_reply(503, "all connections are taken; try again");
     reply.headers.emplace_back("Retry-After", "1");
@@ -74,7 +75,7 @@ void Connection::Start(bool refuse) {
   began_ = options_.clock->Now();
   deadline_ = began_ + options_.limits.header_time;
   // Until it has shown itself to be a client, it gives way to others as an idle one does.
-  thread_->MarkIdle(this);
+  thread_->MarkSpare(this);
   Handshake();
 }
 
@@ -137,8 +138,8 @@ void Connection::BecomeIdle() {
   phase_ = Phase::kIdle;
   deadline_ = options_.clock->Now() + options_.limits.idle_time;
   LetGo(&output_);
-  thread_->MarkBusy(this);
-  thread_->MarkIdle(this);
+  thread_->MarkBusy(this);  // it was perhaps spare already; now it is so since this moment
+  thread_->MarkSpare(this);
 }
 
 void Connection::ReadMore() {
@@ -189,7 +190,6 @@ void Connection::ConsumeView(std::string_view* view) {
       if (view->empty() || *view == "\r") return;
       phase_ = Phase::kHeader;
       deadline_ = options_.clock->Now() + options_.limits.header_time;
-      thread_->MarkBusy(this);
       // Of the request before, and not of one whose header cannot be read.
       is_head_ = http_1_0_ = false;
       origin_.clear();
@@ -228,6 +228,7 @@ void Connection::CountReceiving() {
 void Connection::StopReceiving() { thread_->shared().receiving -= std::exchange(receiving_, 0); }
 
 void Connection::OnHeader(bool nothing_behind) {
+  thread_->MarkBusy(this);
   HttpRequest& request = reader_->request();
   request.peer = peer_;
   request.has_certificate = stream_->has_certificate();
@@ -255,6 +256,7 @@ void Connection::OnHeader(bool nothing_behind) {
 }
 
 void Connection::EnterAnswer() {
+  thread_->MarkBusy(this);
   phase_ = Phase::kAnswer;
   ++thread_->shared().answering;
 }
@@ -281,6 +283,7 @@ void Connection::Dispatch() {
 
 void Connection::Linger() {
   phase_ = Phase::kLinger;
+  if (!refused_) thread_->MarkSpare(this);
   deadline_ = options_.clock->Now() + kLingerTime;
   LetGo(&input_);
   stream_->CloseWriting();

@@ -33,8 +33,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // Ends it if its time is over.
   void Sweep(base::Instant now);
   void Close();
-  // Where it stands among the idle ones of its thread, while it does.
-  std::optional<std::list<Connection*>::iterator> idle_at;
+  // Nobody has begun a request on it.
+  bool IsIdle() const { return phase_ == Phase::kHandshake || phase_ == Phase::kIdle; }
+  // Where it stands among the spare ones of its thread, while it does: from its start, or the end
+  // of an answer, until the next request's header is complete, and after its last answer.
+  std::optional<std::list<Connection*>::iterator> spare_at;
 
  private:
   // How often it reads or writes before others of its thread do.
@@ -85,6 +88,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Phase phase_ = Phase::kHandshake;
   base::Instant deadline_ = base::kNever;  // of the phase
   base::Instant began_;
+  bool refused_ = false;  // beyond the bound, which it therefore cannot make room under
   bool waits_readable_ = false;
   bool waits_writable_ = false;
   bool read_wants_write_ = false;  // TLS

@@ -50,8 +50,8 @@ void IoThread::AddSocket(boost::asio::ip::tcp::socket socket) {
 
 bool IoThread::MakeRoom() {
   if (connections_.size() < most_) return true;
-  if (idle_.empty()) return false;
-  idle_.front()->Close();
+  if (spare_.empty()) return false;
+  spare_.front()->Close();
   return true;
 }
 
@@ -71,12 +71,12 @@ void IoThread::Adopt(boost::asio::ip::tcp::socket socket) {
   connection->Start(!room);
 }
 
-void IoThread::MarkIdle(Connection* connection) {
-  if (!connection->idle_at) connection->idle_at = idle_.insert(idle_.end(), connection);
+void IoThread::MarkSpare(Connection* connection) {
+  if (!connection->spare_at) connection->spare_at = spare_.insert(spare_.end(), connection);
 }
 
 void IoThread::MarkBusy(Connection* connection) {
-  if (connection->idle_at) idle_.erase(*std::exchange(connection->idle_at, std::nullopt));
+  if (connection->spare_at) spare_.erase(*std::exchange(connection->spare_at, std::nullopt));
 }
 
 void IoThread::Forget(Connection* connection) {
@@ -100,7 +100,10 @@ void IoThread::SweepSoon() {
 
 void IoThread::BeginShutdown() {
   boost::asio::post(context_, [this] {
-    while (!idle_.empty()) idle_.front()->Close();
+    for (auto next = spare_.begin(); next != spare_.end();) {
+      Connection* const connection = *next++;  // closing takes it off the list
+      if (connection->IsIdle()) connection->Close();
+    }
   });
 }
 

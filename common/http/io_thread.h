@@ -49,8 +49,8 @@ class IoThread final {
   // For its connections.
   HttpServerShared& shared() { return *shared_; }
   std::array<char, 16'384>& scratch() { return scratch_; }
-  // An idle one gives way to the next at the bound, the longest first.
-  void MarkIdle(Connection* connection);
+  // A spare one gives way to the next at the bound, the longest first.
+  void MarkSpare(Connection* connection);
   void MarkBusy(Connection* connection);
   void Forget(Connection* connection);
 
@@ -68,7 +68,7 @@ class IoThread final {
   boost::asio::steady_timer sweep_;
   std::array<char, 16'384> scratch_;  // for one read; connections keep what they need
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections_;
-  std::list<Connection*> idle_;  // the longest first
+  std::list<Connection*> spare_;  // the longest first
   std::thread thread_;
 };
 

@@ -1,17 +1,35 @@
 #include "common/admin/admin_server.h"
 
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "httplib.h"
+#include "tests/fakes/eventually.h"
+#include "tests/fakes/raw_http.h"
 
 namespace baton {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// The status of /healthz, as a probe of Kubernetes with a limit of 2 s sees it; 0: no answer.
+int HealthOf(const AdminServer& server) {
+  httplib::Client probe("127.0.0.1", server.port());
+  probe.set_read_timeout(2);
+  const auto health = probe.Get("/healthz");
+  return health ? health->status : 0;
+}
 
 AdminOptions Options() {
   return {.metrics = [] { return std::string("m 1\n"); },
@@ -31,6 +49,23 @@ TEST(AdminServer, ServesThePageAndTheProbes) {
   EXPECT_EQ(client.Get("/healthz")->status, 200);
   EXPECT_EQ(client.Get("/readyz")->status, 200);
   EXPECT_EQ(client.Get("/nothing")->status, 404);
+  const auto head = client.Head("/metrics");
+  EXPECT_EQ(head->status, 200);
+  EXPECT_EQ(head->get_header_value("Content-Length"), "4");
+}
+
+TEST(AdminServer, RefusesWhatDoesNotOnlyRead) {
+  const auto server = AdminServer::Start(Options());
+  ASSERT_TRUE(server.ok());
+  httplib::Client client("127.0.0.1", (*server)->port());
+  const auto post = client.Post("/metrics", "x", "text/plain");
+  ASSERT_TRUE(post);
+  EXPECT_EQ(post->status, 405);
+  EXPECT_EQ(post->get_header_value("Allow"), "GET, HEAD");
+  // Nobody has to wait for bytes that nobody wants.
+  RawHttp body((*server)->port());
+  body.Send("GET /metrics HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n");
+  EXPECT_THAT(body.ReadTo("\r\n\r\n"), StartsWith("HTTP/1.1 413 "));
 }
 
 TEST(AdminServer, NotReadyIs503WithTheReason) {
@@ -111,12 +146,104 @@ std::vector<std::unique_ptr<httplib::Client>> KeepConnections(size_t count, int 
 TEST(AdminServer, IdleKeptConnectionsDelayNoProbe) {
   const auto server = AdminServer::Start(Options());
   ASSERT_TRUE(server.ok());
-  const auto kept = KeepConnections(20, (*server)->port());
-  httplib::Client probe("127.0.0.1", (*server)->port());
-  probe.set_read_timeout(2);
-  const auto health = probe.Get("/healthz");
-  ASSERT_TRUE(health);
-  EXPECT_EQ(health->status, 200);
+  auto kept = KeepConnections(20, (*server)->port());
+  EXPECT_EQ(HealthOf(**server), 200);
+  // Also when they are all that there may be.
+  kept = KeepConnections(AdminServer::kMaxConnections, (*server)->port());
+  EXPECT_EQ(HealthOf(**server), 200);
+}
+
+TEST(AdminServer, RequestsThatDoNotComeToTheirEndDelayNoProbe) {
+  const auto server = AdminServer::Start(Options());
+  ASSERT_TRUE(server.ok());
+  std::vector<std::unique_ptr<RawHttp>> halves;
+  for (size_t i = 0; i < 2 * AdminServer::kMaxConnections; ++i) {
+    halves.push_back(std::make_unique<RawHttp>((*server)->port()));
+    halves.back()->Send("GET /metrics HTTP/1.1\r\nX: ");
+  }
+  EXPECT_EQ(HealthOf(**server), 200);
+}
+
+TEST(AdminServer, SlowScrapesDelayNoProbe) {
+  std::mutex gate;
+  std::unique_lock closed(gate);
+  AdminOptions options = Options();
+  options.metrics = [&gate] {
+    const std::lock_guard wait(gate);
+    return std::string("m 1\n");
+  };
+  const auto server = AdminServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok());
+  std::vector<std::unique_ptr<RawHttp>> scrapers;
+  for (size_t i = 0; i < 2 * AdminServer::kMaxConnections; ++i) {
+    scrapers.push_back(std::make_unique<RawHttp>((*server)->port()));
+    scrapers.back()->Send("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n");
+    if (i % 16 == 0) {
+      EXPECT_EQ(HealthOf(**server), 200) << i << " scrapes";
+    }
+  }
+  EXPECT_EQ(HealthOf(**server), 200);
+  // Those for which there is no room are told so.
+  EXPECT_THAT(scrapers.back()->ReadTo("\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r\n")));
+  closed.unlock();
+  EXPECT_THAT(scrapers.front()->ReadAnswer(4),
+              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("m 1")));
+}
+
+TEST(AdminServer, AHeaderWithoutEndIsRefused) {
+  const auto server = AdminServer::Start(Options());
+  ASSERT_TRUE(server.ok());
+  RawHttp client((*server)->port());
+  client.Send("GET /healthz HTTP/1.1\r\nHost: h\r\n");
+  for (int i = 0; i < 16; ++i) client.Send("X: " + std::string(8000, 'a') + "\r\n");
+  EXPECT_THAT(client.ReadTo("\r\n\r\n"), StartsWith("HTTP/1.1 431 "));
+}
+
+TEST(AdminServer, ARequestThatTricklesDoesNotHoldTheEnd) {
+  auto server = AdminServer::Start(Options());
+  ASSERT_TRUE(server.ok());
+  RawHttp client((*server)->port());
+  ASSERT_TRUE(client.Send("GET /metrics HTTP/1.1\r\nX: "));
+  // It is served, not only in the kernel's backlog.
+  ASSERT_EQ(HealthOf(**server), 200);
+  std::atomic<bool> ended{false};
+  // It goes on for a time that the test can wait for where the server does not end.
+  std::thread trickles([&] {
+    const auto most = std::chrono::steady_clock::now() + std::chrono::seconds(12);
+    while (!ended && std::chrono::steady_clock::now() < most && client.Send("a")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    client.Close();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  server->reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+  ended = true;
+  trickles.join();
+}
+
+TEST(AdminServer, AnswersThatAreUnderWayAreGivenBeforeTheEnd) {
+  std::mutex gate;
+  std::unique_lock closed(gate);
+  std::atomic<bool> asked{false};
+  AdminOptions options = Options();
+  options.metrics = [&] {
+    asked = true;
+    const std::lock_guard wait(gate);
+    return std::string("m 1\n");
+  };
+  auto server = AdminServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok());
+  RawHttp client((*server)->port());
+  client.Send("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_TRUE(Eventually([&] { return asked.load(); }));
+  const int port = (*server)->port();
+  std::thread ends([&] { server->reset(); });
+  EXPECT_TRUE(Eventually([&] { return !RawHttp(port).connected(); }));
+  closed.unlock();
+  EXPECT_THAT(client.ReadAll(), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("m 1")));
+  ends.join();
 }
 
 TEST(AdminServer, ConnectionBeyondTheBoundIsServedWhenOneEnds) {

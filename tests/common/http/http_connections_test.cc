@@ -101,6 +101,32 @@ TEST_F(HttpConnectionsTest, TheLongestIdleGivesWay) {
   EXPECT_THAT(second.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
 }
 
+TEST_F(HttpConnectionsTest, WhoHasNotAskedToTheEndGivesWay) {
+  Start({.connections = 2});
+  RawHttp half(server_->port());
+  half.Send("GET /x HTTP/1.1\r\nHo");
+  RawHttp other(server_->port());
+  other.Send("GET /x HTTP/1.1\r\nHo");
+  ASSERT_TRUE(Eventually([&] { return server_->counts().connections_open == 2; }));
+  RawHttp whole(server_->port());
+  whole.Send(kGet);
+  EXPECT_THAT(whole.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(half.IsClosed());
+  // The younger one may still ask.
+  other.Send("st: h\r\n\r\n");
+  EXPECT_THAT(other.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpConnectionsTest, WhoHasHadItsLastAnswerGivesWay) {
+  Start({.connections = 1});
+  RawHttp last(server_->port());
+  last.Send("nonsense\r\n\r\n");
+  EXPECT_THAT(last.ReadTo("\r\n\r\n"), HasSubstr("Connection: close\r\n"));
+  RawHttp next(server_->port());
+  next.Send(kGet);
+  EXPECT_THAT(next.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+}
+
 TEST_F(HttpConnectionsTest, WhereNoneIsIdleTheNextIsTold) {
   Start({.connections = 1});
   RawHttp busy(server_->port());
@@ -123,9 +149,17 @@ TEST_F(HttpConnectionsTest, ShutdownClosesThePortAndTheIdle) {
   RawHttp busy(server_->port());
   busy.Send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   busy.ReadTo("\r\n\r\n");
+  RawHttp half(server_->port());
+  half.Send("GET /x HTTP/1.1\r\nHo");
+  // What was sent before is read.
+  RawHttp last(server_->port());
+  last.Send(kGet);
+  last.ReadAnswer(2);
   server_->BeginShutdown();
   EXPECT_TRUE(idle.IsClosed());
   ASSERT_TRUE(Eventually([&] { return !RawHttp(server_->port()).connected(); }));
+  half.Send("st: h\r\n\r\n");
+  EXPECT_THAT(half.ReadAll(), StartsWith("HTTP/1.1 200 "));
   busy.Send("hi");
   EXPECT_THAT(busy.ReadAll(),
               testing::AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Connection: close\r\n")));
