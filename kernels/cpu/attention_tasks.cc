@@ -27,8 +27,7 @@ void AttentionTasks::Clear() { shape_.reset(); }
 
 // Where there are few queries a task takes several KV heads, as long as every thread has work.
 std::span<const AttentionTask> AttentionTasks::For(std::span<const StepLayout::Sequence> sequences,
-                                                   const AttentionShape& shape, int block_size,
-                                                   int threads) {
+                                                   const AttentionShape& shape, int threads) {
   if (shape_ && SameDivision(*shape_, shape)) return tasks_;
   shape_ = shape;
   tasks_.clear();
@@ -38,7 +37,7 @@ std::span<const AttentionTask> AttentionTasks::For(std::span<const StepLayout::S
   for (const StepLayout::Sequence& sequence : sequences) {
     AddSequence(sequence, shape, heads_for_threads);
   }
-  if (threads > 1) DivideLong(shape, block_size, threads);
+  if (threads > 1) DivideLong(shape, threads);
   return tasks_;
 }
 
@@ -66,15 +65,15 @@ void AttentionTasks::AddSequence(const StepLayout::Sequence& sequence, const Att
 
 // Divides the tasks that are more than their share of the step, because the thread that takes one
 // would leave the others without work.
-void AttentionTasks::DivideLong(const AttentionShape& shape, int block_size, int threads) {
+void AttentionTasks::DivideLong(const AttentionShape& shape, int threads) {
   int64_t work = 0;  // rows times splits
   for (const AttentionTask& task : tasks_) {
-    work += RowsOf(task, shape) * SplitsSeen(task, shape, block_size).count();
+    work += RowsOf(task, shape) * SplitsSeen(task, shape).count();
   }
   const int64_t share = std::max<int64_t>(1, work / (kTasksPerThread * threads));
   std::vector<AttentionTask> divided;
   for (const AttentionTask& task : tasks_) {
-    const SplitRange splits = SplitsSeen(task, shape, block_size);
+    const SplitRange splits = SplitsSeen(task, shape);
     const int64_t rows = RowsOf(task, shape);
     const int64_t parts =
         std::min<int64_t>(splits.count(), (rows * splits.count() + share - 1) / share);

@@ -20,12 +20,12 @@ class AttentionTasks {
   // The tasks of a layer. Those that take longest come first, as far as that is cheap to tell. They
   // are valid until the next call.
   std::span<const AttentionTask> For(std::span<const StepLayout::Sequence> sequences,
-                                     const AttentionShape& shape, int block_size, int threads);
+                                     const AttentionShape& shape, int threads);
 
  private:
   void AddSequence(const StepLayout::Sequence& sequence, const AttentionShape& shape,
                    int32_t heads_for_threads);
-  void DivideLong(const AttentionShape& shape, int block_size, int threads);
+  void DivideLong(const AttentionShape& shape, int threads);
   void Divide(const AttentionTask& task, SplitRange splits, int64_t parts,
               std::vector<AttentionTask>* divided);
   void PlaceResults(const AttentionShape& shape);

@@ -197,7 +197,7 @@ void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& sha
   cpu::AttentionArgs args{.qkv = qkv, .out = out, .kv = kv(), .layer = layer, .shape = shape};
   args.shape.scale *= shape.k_scale;  // scores are of codes; v_scale multiplies the results
   const std::span<const cpu::AttentionTask> tasks =
-      attention_tasks_.For(layout().sequences, shape, kv().layout.block_size, info().threads);
+      attention_tasks_.For(layout().sequences, shape, info().threads);
   cpu::ParallelItems(info().threads, static_cast<int64_t>(tasks.size()),
                      [&](int64_t task, int thread) {
                        paged_attention_(args, tasks[static_cast<size_t>(task)],

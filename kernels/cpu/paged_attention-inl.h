@@ -6,8 +6,10 @@
 #define BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_
 #endif
 
+#include <algorithm>
 #include <type_traits>
 
+#include "kernels/attention_split.h"
 #include "kernels/cpu/vec-inl.h"
 #include "kernels/float_convert.h"
 
@@ -15,21 +17,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
+// How many tokens the largest tile has.
+inline int32_t AttentionTile(int32_t block_size) {
+  return std::min(block_size, kAttentionSplitTokens);
+}
+
 // Scratch of one task, cut from one allocation. Widths are padded to 16 floats on every target.
 struct AttentionMemory {
   static constexpr int64_t kPad = 16;
+  // The scores of a split, and room for those that a tile writes beyond it.
+  static constexpr int64_t kScoreStride = kAttentionSplitTokens + kPad;
   static int64_t Padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
-  static size_t Floats(int64_t rows, int64_t dim, int64_t tile, int64_t split_blocks) {
+  static size_t Floats(int64_t rows, int64_t dim, int64_t tile) {
     const int64_t dim_padded = Padded(dim);
-    const int64_t scores = rows * split_blocks * Padded(tile);
-    return static_cast<size_t>(3 * rows * dim_padded + scores + Padded(dim + 1) * Padded(tile) +
-                               tile * dim_padded + Padded(tile) + 4 * Padded(rows));
+    return static_cast<size_t>(3 * rows * dim_padded + rows * kScoreStride +
+                               Padded(dim + 1) * Padded(tile) + tile * dim_padded + Padded(tile) +
+                               4 * Padded(rows));
   }
 
-  AttentionMemory(float* scratch, int64_t rows, int64_t dim, int64_t tile, int64_t split_blocks)
-      : dim_padded(Padded(dim)),
-        tile_padded(Padded(tile)),
-        score_stride(split_blocks * tile_padded) {
+  AttentionMemory(float* scratch, int64_t rows, int64_t dim, int64_t tile)
+      : dim_padded(Padded(dim)), tile_padded(Padded(tile)) {
     const auto take = [&scratch](int64_t count) {
       float* part = scratch;
       scratch += count;
@@ -38,7 +45,7 @@ struct AttentionMemory {
     queries_ = take(rows * dim_padded);
     outs_ = take(rows * dim_padded);
     split_outs_ = take(rows * dim_padded);
-    scores_ = take(rows * score_stride);
+    scores_ = take(rows * kScoreStride);
     keys = take(Padded(dim + 1) * tile_padded);
     values = take(tile * dim_padded);
     key_scales = take(tile_padded);
@@ -65,11 +72,10 @@ struct AttentionMemory {
   float* query(int64_t row) { return queries_ + row * dim_; }   // [rows, dim]
   float* out(int64_t row) { return outs_ + row * dim_padded; }  // [rows, dim_padded]
   float* split_out(int64_t row) { return split_outs_ + row * dim_padded; }
-  float* score(int64_t row) { return scores_ + row * score_stride; }  // [rows, split tokens]
+  float* score(int64_t row) { return scores_ + row * kScoreStride; }  // [rows, kScoreStride]
 
   int64_t dim_padded;
   int64_t tile_padded;
-  int64_t score_stride;
   float* keys;        // [dim, tile_padded], transposed
   float* values;      // [tile, dim_padded]
   float* key_scales;  // [tile_padded]: what q·k of each token is multiplied by

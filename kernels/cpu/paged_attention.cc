@@ -15,13 +15,27 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
-// The positions [begin, end) that a row sees, and its part of the tile that starts at `tile`.
-struct Visible {
+// Positions [begin, end) of a sequence.
+struct Positions {
   int32_t begin = 0;
   int32_t end = 0;
-  Visible Within(int32_t tile, int32_t size) const {
-    return {std::clamp(begin - tile, 0, size), std::clamp(end - tile, 0, size)};
+  int32_t count() const { return end - begin; }
+  bool empty() const { return begin >= end; }
+  // Those that lie in `whole`, counted from its beginning.
+  Positions Within(Positions whole) const {
+    return {std::clamp(begin - whole.begin, 0, whole.count()),
+            std::clamp(end - whole.begin, 0, whole.count())};
   }
+};
+
+Positions PositionsOf(int32_t split) {
+  return {split * kAttentionSplitTokens, (split + 1) * kAttentionSplitTokens};
+}
+
+// Rows [begin, end) of one KV head.
+struct RowRange {
+  int32_t begin = 0;
+  int32_t end = 0;
 };
 
 // One task. Its rows are pairs of a query and a head of the group, all heads of a query together.
@@ -36,15 +50,14 @@ class AttentionRun {
         all_rows_(rows_ * task.kv_heads),
         dim_(args.shape.head_dim),
         row_(static_cast<int64_t>(args.kv.layout.row_bytes() / sizeof(Kv))),
-        tile_(args.kv.layout.block_size),
-        split_blocks_(AttentionSplitBlocks(tile_)),
-        memory_(scratch, all_rows_, dim_, tile_, split_blocks_) {}
+        block_size_(args.kv.layout.block_size),
+        memory_(scratch, all_rows_, dim_, AttentionTile(block_size_)) {}
 
   void Run() {
     LoadQueries();
     std::fill_n(memory_.key_scales, memory_.tile_padded, args_.shape.scale);
     if (task_.shared != nullptr) return RunShared(*task_.shared);
-    const SplitRange seen = SplitsSeen(task_, args_.shape, tile_);
+    const SplitRange seen = SplitsSeen(task_, args_.shape);
     for (int32_t split = seen.begin; split < seen.end; ++split) {
       Compute(split);
       Merge(split);
@@ -54,7 +67,7 @@ class AttentionRun {
 
  private:
   // `row` is within one KV head.
-  Visible SeenBy(int32_t row) const {
+  Positions SeenBy(int32_t row) const {
     const int32_t position = task_.first_position + row / group_;
     const int32_t window = args_.shape.sliding_window;
     return {window > 0 ? std::max(0, position - window + 1) : 0, position + 1};
@@ -78,26 +91,33 @@ class AttentionRun {
     }
   }
 
-  const Kv* Tile(int32_t block_index, int plane, int32_t head) const {
-    const std::byte* block = args_.kv.block(task_.blocks[block_index]);
-    return reinterpret_cast<const Kv*>(
-        block + args_.kv.offset(args_.layer, plane, task_.kv_head + head, 0));
+  // K and V are read in tiles: the tokens of a block that lie in one split.
+  Positions TileAt(int32_t begin) const {
+    const int32_t block_end = (begin / block_size_ + 1) * block_size_;
+    return {begin, std::min(block_end, PositionsOf(begin / kAttentionSplitTokens).end)};
+  }
+
+  const Kv* Rows(Positions tile, int plane, int32_t head) const {
+    const std::byte* block = args_.kv.block(task_.blocks[tile.begin / block_size_]);
+    return reinterpret_cast<const Kv*>(block + args_.kv.offset(args_.layer, plane,
+                                                               task_.kv_head + head,
+                                                               tile.begin % block_size_));
   }
 
   // Prefetches one half of the tile that this KV head uses next in this plane. Blocks lie far
   // apart, so the hardware does not guess them, and more than half a tile at once would stall on
   // the requests. It is inlined because GCC drops calls of a function that only prefetches.
-  HWY_INLINE void Prefetch(int32_t block, int plane, int32_t head, int half) const {
-    if (block + 1 >= split_end_) return;
-    const auto* tile = reinterpret_cast<const char*>(Tile(block + 1, plane, head));
-    const int64_t bytes = tile_ * row_ * static_cast<int64_t>(sizeof(Kv)) / 2;
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(tile + half * bytes + i);
+  HWY_INLINE void Prefetch(Positions tile, int plane, int32_t head, int half) const {
+    if (tile.end >= reads_.end) return;
+    const Positions next = TileAt(tile.end);
+    const auto* rows = reinterpret_cast<const char*>(Rows(next, plane, head));
+    const int64_t bytes = next.count() * row_ * static_cast<int64_t>(sizeof(Kv)) / 2;
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(rows + half * bytes + i);
   }
 
-  // Whether every row of [rows.begin, rows.end) sees the whole tile, which has no padding.
-  bool AllSeen(Visible rows, int32_t block) const {
-    return tile_ == memory_.tile_padded && SeenBy(rows.begin).end >= (block + 1) * tile_ &&
-           SeenBy(rows.end - 1).begin <= block * tile_;
+  // Whether every row of [rows.begin, rows.end) sees the whole tile.
+  bool AllSeen(RowRange rows, Positions tile) const {
+    return SeenBy(rows.begin).end >= tile.end && SeenBy(rows.end - 1).begin <= tile.begin;
   }
 
   // Computes its own splits. Who is the last to be done merges them all, in the order in which one
@@ -120,84 +140,82 @@ class AttentionRun {
     StoreResults();
   }
 
-  // The blocks of a split that the queries see.
-  Visible BlocksOf(int32_t split) const {
-    const int32_t last = task_.first_position + task_.queries - 1;
-    return {std::max(split * split_blocks_, SeenBy(0).begin / tile_),
-            std::min((split + 1) * split_blocks_, last / tile_ + 1)};
-  }
-
   void Merge(int32_t split) {
-    const auto [begin, end] = BlocksOf(split);
-    for (int32_t row = 0; row < all_rows_; ++row) MergeRow(row, begin, end);
+    for (int32_t row = 0; row < all_rows_; ++row) {
+      if (!SeenOf(split, row).empty()) MergeRow(row);
+    }
   }
 
   void Compute(int32_t split) {
-    const auto [begin, end] = BlocksOf(split);
-    split_end_ = end;
-    for (int32_t block = begin; block < end; ++block) {
-      for (int32_t head = 0; head < task_.kv_heads; ++head) Scores(block, block - begin, head);
-    }
-    for (int32_t row = 0; row < all_rows_; ++row) Softmax(row, begin, end);
-    for (int32_t block = begin; block < end; ++block) {
-      for (int32_t head = 0; head < task_.kv_heads; ++head) Values(block, block - begin, head);
-    }
+    const Positions whole = PositionsOf(split);
+    const int32_t first = SeenBy(0).begin / block_size_ * block_size_;
+    const int32_t last = task_.first_position + task_.queries - 1;
+    reads_ = {std::max(whole.begin, first), std::min(whole.end, last + 1)};
+    const auto for_each_tile = [&](auto&& run) {
+      for (Positions tile = TileAt(reads_.begin); tile.begin < reads_.end;
+           tile = TileAt(tile.end)) {
+        for (int32_t head = 0; head < task_.kv_heads; ++head) {
+          run(tile, tile.begin - whole.begin, head);
+        }
+      }
+    };
+    for_each_tile(
+        [this](Positions tile, int32_t column, int32_t head) { Scores(tile, column, head); });
+    for (int32_t row = 0; row < all_rows_; ++row) Softmax(row, SeenOf(split, row));
+    for_each_tile(
+        [this](Positions tile, int32_t column, int32_t head) { Values(tile, column, head); });
   }
 
-  // Those of the blocks [begin, end) that `row` sees.
-  Visible SeenBlocks(int32_t row, int32_t begin, int32_t end) const {
-    const Visible seen = SeenBy(row % rows_);
-    return {std::max(begin, seen.begin / tile_), std::min(end, (seen.end - 1) / tile_ + 1)};
+  // What `row` of all rows sees of the split.
+  Positions SeenOf(int32_t split, int32_t row) const {
+    return SeenBy(row % rows_).Within(PositionsOf(split));
   }
 
-  // The rows [first, last) that see anything of `block`.
-  Visible RowsOf(int32_t block) const {
-    Visible rows{0, rows_};
-    while (rows.begin < rows_ && SeenBy(rows.begin).end <= block * tile_) rows.begin += group_;
-    while (rows.end > rows.begin && SeenBy(rows.end - 1).begin >= (block + 1) * tile_) {
-      rows.end -= group_;
-    }
+  // The rows that see anything of the tile.
+  RowRange RowsOf(Positions tile) const {
+    RowRange rows{0, rows_};
+    while (rows.begin < rows_ && SeenBy(rows.begin).end <= tile.begin) rows.begin += group_;
+    while (rows.end > rows.begin && SeenBy(rows.end - 1).begin >= tile.end) rows.end -= group_;
     return rows;
   }
 
-  void Scores(int32_t block, int32_t column_tile, int32_t head) {
-    const Visible rows = RowsOf(block);
+  // Also writes scores that mean nothing: of positions that a row does not see, and up to a vector
+  // beyond the tile, where the next one writes after it.
+  void Scores(Positions tile, int32_t column, int32_t head) {
+    const RowRange rows = RowsOf(tile);
     if (rows.begin >= rows.end) return;
-    Prefetch(block, 0, head, 0);
-    const Kv* keys = Tile(block, 0, head);
-    TransposeKeys(keys, tile_, dim_, row_, memory_.tile_padded, memory_.keys);
+    Prefetch(tile, 0, head, 0);
+    const Kv* keys = Rows(tile, 0, head);
+    const int64_t padded = AttentionMemory::Padded(tile.count());
+    TransposeKeys(keys, tile.count(), dim_, row_, padded, memory_.keys);
     if constexpr (kHasScales<Kv>) {
-      for (int32_t token = 0; token < tile_; ++token) {
+      for (int32_t token = 0; token < tile.count(); ++token) {
         memory_.key_scales[token] = args_.shape.scale * ScaleOf(keys + token * row_, dim_);
       }
     }
-    Prefetch(block, 0, head, 1);
-    float* scores = memory_.score(head * rows_) + int64_t{column_tile} * memory_.tile_padded;
-    ScoreRows(memory_.query(head * rows_), dim_, memory_.keys, memory_.tile_padded,
-              memory_.key_scales, scores, memory_.score_stride, rows.begin, rows.end);
-    if (AllSeen(rows, block)) return;
-    const float masked = -std::numeric_limits<float>::infinity();
-    for (int32_t row = rows.begin; row < rows.end; ++row) {
-      float* line = scores + int64_t{row} * memory_.score_stride;
-      const Visible seen = SeenBy(row).Within(block * tile_, tile_);
-      std::fill(line, line + seen.begin, masked);
-      std::fill(line + seen.end, line + memory_.tile_padded, masked);
-    }
+    Prefetch(tile, 0, head, 1);
+    ScoreRows(memory_.query(head * rows_), dim_, memory_.keys, padded, memory_.key_scales,
+              memory_.score(head * rows_) + column, AttentionMemory::kScoreStride, rows.begin,
+              rows.end);
   }
 
-  // Turns a row's scores into weights exp(score - highest).
-  void Softmax(int32_t row, int32_t begin, int32_t end) {
-    const Visible seen = SeenBlocks(row, begin, end);
-    if (seen.begin >= seen.end) return;
-    float* line = memory_.score(row) + int64_t{seen.begin - begin} * memory_.tile_padded;
-    const int64_t count = int64_t{seen.end - seen.begin} * memory_.tile_padded;
-    auto highest = hn::LoadU(kFloat, line);
-    for (int64_t i = kLanes; i < count; i += kLanes) {
+  // Turns the scores of what a row sees of a split into weights exp(score - highest). Vectors lie
+  // alike for every block size, so that sums round alike.
+  void Softmax(int32_t row, Positions seen) {
+    if (seen.empty()) return;
+    float* line = memory_.score(row);
+    const int64_t begin = seen.begin / AttentionMemory::kPad * AttentionMemory::kPad;
+    const int64_t end = AttentionMemory::Padded(seen.end);
+    const float masked = -std::numeric_limits<float>::infinity();
+    std::fill(line + begin, line + seen.begin, masked);
+    std::fill(line + seen.end, line + end, masked);
+    auto highest = hn::LoadU(kFloat, line + begin);
+    for (int64_t i = begin + kLanes; i < end; i += kLanes) {
       highest = hn::Max(highest, hn::LoadU(kFloat, line + i));
     }
     highest = hn::MaxOfLanes(kFloat, highest);
     auto total = hn::Zero(kFloat);
-    for (int64_t i = 0; i < count; i += kLanes) {
+    for (int64_t i = begin; i < end; i += kLanes) {
       const auto weight = Exp(hn::Sub(hn::LoadU(kFloat, line + i), highest));
       hn::StoreU(weight, kFloat, line + i);
       total = hn::Add(total, weight);
@@ -207,39 +225,37 @@ class AttentionRun {
     std::fill_n(memory_.split_out(row), memory_.dim_padded, 0.0f);
   }
 
-  // Adds weight times value of one block to the rows' partial results. Rows that see the whole tile
+  // Adds weight times value of one tile to the rows' partial results. Rows that see the whole tile
   // go together, the others query by query over what they see, so that nothing is read that nobody
   // wrote.
-  void Values(int32_t block, int32_t column_tile, int32_t head) {
-    const Visible rows = RowsOf(block);
+  void Values(Positions tile, int32_t column, int32_t head) {
+    const RowRange rows = RowsOf(tile);
     if (rows.begin >= rows.end) return;
-    Prefetch(block, 1, head, 0);
-    ValuesToFloats(Tile(block, 1, head), tile_, dim_, row_, memory_.dim_padded, memory_.values);
-    Prefetch(block, 1, head, 1);
+    Prefetch(tile, 1, head, 0);
+    ValuesToFloats(Rows(tile, 1, head), tile.count(), dim_, row_, memory_.dim_padded,
+                   memory_.values);
+    Prefetch(tile, 1, head, 1);
     float* outs = memory_.split_out(head * rows_);
-    const float* weights = memory_.score(head * rows_) + int64_t{column_tile} * memory_.tile_padded;
-    if (AllSeen(rows, block)) {
-      AddValues(weights, memory_.score_stride, memory_.values, memory_.dim_padded, outs, rows.begin,
-                rows.end, 0, tile_);
-      return;
-    }
+    const float* weights = memory_.score(head * rows_) + column;
+    const auto add = [&](int32_t begin, int32_t end, Positions seen) {
+      AddValues(weights, AttentionMemory::kScoreStride, memory_.values, memory_.dim_padded, outs,
+                begin, end, seen.begin, seen.end);
+    };
+    if (AllSeen(rows, tile)) return add(rows.begin, rows.end, {0, tile.count()});
     for (int32_t row = rows.begin; row < rows.end;) {
-      const Visible seen = SeenBy(row).Within(block * tile_, tile_);
+      const Positions seen = SeenBy(row).Within(tile);
       int32_t next = row + group_;
       while (next < rows.end) {
-        const Visible other = SeenBy(next).Within(block * tile_, tile_);
+        const Positions other = SeenBy(next).Within(tile);
         if (other.begin != seen.begin || other.end != seen.end) break;
         next += group_;
       }
-      AddValues(weights, memory_.score_stride, memory_.values, memory_.dim_padded, outs, row, next,
-                seen.begin, seen.end);
+      add(row, next, seen);
       row = next;
     }
   }
 
-  void MergeRow(int32_t row, int32_t begin, int32_t end) {
-    const Visible seen = SeenBlocks(row, begin, end);
-    if (seen.begin >= seen.end) return;
+  void MergeRow(int32_t row) {
     float* out = memory_.out(row);
     const float* part = memory_.split_out(row);
     if (memory_.total[row] == 0) {
@@ -283,9 +299,8 @@ class AttentionRun {
   const int32_t all_rows_;  // of all KV heads of the task, head by head
   const int64_t dim_;
   const int64_t row_;  // from one token of a tile to the next, in elements
-  const int32_t tile_;
-  const int32_t split_blocks_;
-  int32_t split_end_ = 0;  // first block after the split at work
+  const int32_t block_size_;
+  Positions reads_;  // of the split at work, from the beginning of a block
   AttentionMemory memory_;
 };
 
@@ -311,19 +326,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baton::kernels::cpu {
 
-int AttentionSplitBlocks(int block_size) { return std::max(1, kAttentionSplitTokens / block_size); }
-
 int AttentionRowsPerTask(const AttentionShape& shape) {
   constexpr int kRows = 64;
   return std::max(kRows, shape.q_heads / shape.kv_heads);
 }
 
-SplitRange SplitsSeen(const AttentionTask& task, const AttentionShape& shape, int block_size) {
-  const int32_t tokens = AttentionSplitBlocks(block_size) * block_size;
+SplitRange SplitsSeen(const AttentionTask& task, const AttentionShape& shape) {
   const int32_t last = task.first_position + task.queries - 1;
   const int32_t window = shape.sliding_window;
   const int32_t first = window > 0 ? std::max(0, task.first_position - window + 1) : 0;
-  return {first / tokens, last / tokens + 1};
+  return {first / kAttentionSplitTokens, last / kAttentionSplitTokens + 1};
 }
 
 int64_t AttentionSplitFloats(int64_t rows, const AttentionShape& shape) {
@@ -331,8 +343,8 @@ int64_t AttentionSplitFloats(int64_t rows, const AttentionShape& shape) {
 }
 
 size_t AttentionScratch(const AttentionShape& shape, int block_size) {
-  return N_AVX3::AttentionMemory::Floats(AttentionRowsPerTask(shape), shape.head_dim, block_size,
-                                         AttentionSplitBlocks(block_size));
+  return N_AVX3::AttentionMemory::Floats(AttentionRowsPerTask(shape), shape.head_dim,
+                                         N_AVX3::AttentionTile(block_size));
 }
 
 PagedAttentionFn ChoosePagedAttention(Isa isa) {

@@ -12,11 +12,12 @@ namespace baton::kernels::cpu {
 
 // What all tasks of a call of Backend::PagedAttention share. Attention computes in fp32.
 //
-// For one query and head the operations and their order depend on the query's position alone: K and
-// V are read in tiles of one block, the softmax is taken over splits of 256 tokens counted from
-// position 0, and the partial results are merged in order. A dot product is the sum of its even and
-// of its odd elements, each added in ascending order; values are added token by token. How many
-// queries and heads share a tile, which is what makes prefill fast, changes nothing of this.
+// For one query and head the operations and their order depend on the query's position alone: the
+// softmax is taken over splits of 256 tokens counted from position 0, in vectors that begin at
+// multiples of 16 tokens, and the partial results are merged in order. A dot product is the sum of
+// its even and of its odd elements, each added in ascending order; values are added token by token.
+// Neither how many queries and heads share a tile, which is what makes prefill fast, changes
+// anything of this, nor how many tokens a block has.
 struct AttentionArgs {
   Matrix qkv;
   Matrix out;
@@ -56,12 +57,10 @@ struct AttentionTask {
 };
 
 // All splits that the queries of `task` see.
-SplitRange SplitsSeen(const AttentionTask& task, const AttentionShape& shape, int block_size);
+SplitRange SplitsSeen(const AttentionTask& task, const AttentionShape& shape);
 // How many floats the results of one split are, for a task of `rows` rows.
 int64_t AttentionSplitFloats(int64_t rows, const AttentionShape& shape);
 
-// How many blocks one split of the softmax has.
-int AttentionSplitBlocks(int block_size);
 // How many rows (queries x query heads) a task holds at most: as many as fit the caches, but at
 // least one group of query heads.
 int AttentionRowsPerTask(const AttentionShape& shape);

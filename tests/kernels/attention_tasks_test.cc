@@ -12,16 +12,13 @@
 namespace baton::kernels::cpu {
 namespace {
 
-constexpr int kBlockSize = 16;
-
 // Splits of 256 tokens by the first row, position and KV head of the queries that see them.
 using Cover = std::map<std::tuple<int64_t, int32_t, int32_t>, std::multiset<int32_t>>;
 
 Cover CoverOf(std::span<const AttentionTask> tasks, const AttentionShape& shape) {
   Cover cover;
   for (const AttentionTask& task : tasks) {
-    const SplitRange splits =
-        task.shared != nullptr ? task.splits : SplitsSeen(task, shape, kBlockSize);
+    const SplitRange splits = task.shared != nullptr ? task.splits : SplitsSeen(task, shape);
     for (int32_t query = 0; query < task.queries; ++query) {
       for (int32_t head = task.kv_head; head < task.kv_head + task.kv_heads; ++head) {
         auto& seen = cover[{task.first_row + query, task.first_position + query, head}];
@@ -38,7 +35,7 @@ TEST(AttentionTasksTest, OneLongContextIsWorkForEveryThread) {
   const StepLayout::Sequence sequence{0, 1, 16384, blocks};  // 64 splits
   for (const int threads : {2, 5, 16}) {
     AttentionTasks planned;
-    const auto tasks = planned.For({&sequence, 1}, shape, kBlockSize, threads);
+    const auto tasks = planned.For({&sequence, 1}, shape, threads);
     EXPECT_GE(tasks.size(), static_cast<size_t>(threads)) << threads;
     int32_t longest = 0;
     for (const AttentionTask& task : tasks) {
@@ -53,7 +50,7 @@ TEST(AttentionTasksTest, OneThreadDividesNothing) {
   const std::vector<int32_t> blocks(1024, 0);
   const StepLayout::Sequence sequence{0, 1, 16384, blocks};
   AttentionTasks planned;
-  for (const AttentionTask& task : planned.For({&sequence, 1}, shape, kBlockSize, 1)) {
+  for (const AttentionTask& task : planned.For({&sequence, 1}, shape, 1)) {
     EXPECT_EQ(task.shared, nullptr);
   }
 }
@@ -65,11 +62,11 @@ TEST(AttentionTasksTest, EverySplitIsComputedOnceHoweverManyThreads) {
     const std::vector<StepLayout::Sequence> sequences = {
         {0, 1, 9000, blocks}, {1, 1, 40, blocks}, {2, 70, 2000, blocks}, {72, 1, 700, blocks}};
     AttentionTasks alone;
-    const Cover expected = CoverOf(alone.For(sequences, shape, kBlockSize, 1), shape);
+    const Cover expected = CoverOf(alone.For(sequences, shape, 1), shape);
     EXPECT_EQ(expected.size(), 73U * 2);
     for (const int threads : {2, 3, 16, 64}) {
       AttentionTasks planned;
-      const auto tasks = planned.For(sequences, shape, kBlockSize, threads);
+      const auto tasks = planned.For(sequences, shape, threads);
       Cover cover;
       std::map<SharedSplits*, int> sharers;
       for (const AttentionTask& task : tasks) {
@@ -97,8 +94,7 @@ TEST(AttentionTasksTest, LayersOfAnotherWindowHaveTheirOwn) {
   const auto splits = [&](int window) {
     std::set<int32_t> seen;
     const AttentionShape shape = ShapeOf(8, 2, 64, window);
-    for (const auto& [query, some] :
-         CoverOf(planned.For({&sequence, 1}, shape, kBlockSize, 4), shape)) {
+    for (const auto& [query, some] : CoverOf(planned.For({&sequence, 1}, shape, 4), shape)) {
       seen.insert(some.begin(), some.end());
     }
     return seen.size();

@@ -186,6 +186,43 @@ TEST_P(InvarianceTest, AttentionDoesNotDependOnChunksBatchOrThreads) {
   }
 }
 
+// Nor on how many tokens a block has: those that other sizes divide and those that they do not, one
+// token, and more than a part of the softmax.
+TEST_P(InvarianceTest, AttentionDoesNotDependOnTheBlockSize) {
+  struct Case {
+    AttentionShape shape;
+    DType kv;
+  };
+  const std::vector<int> lengths = {700, 90};
+  for (const Case& c :
+       {Case{ShapeOf(4, 2, 64), dtype()}, Case{ShapeOf(7, 1, 40, 100), dtype()},
+        Case{ShapeOf(4, 1, 32, 300), DType::kInt8}, Case{ShapeOf(2, 2, 48, 21), DType::kFp8}}) {
+    SCOPED_TRACE(testing::Message() << c.shape.q_heads << "/" << c.shape.kv_heads << " window "
+                                    << c.shape.sliding_window << " kv " << Name(c.kv));
+    const auto backend = WithThreads(2);
+    const auto many_threads = WithThreads(5);
+    AttentionRig usual(*backend, c.shape, LayoutOf(c.shape, c.kv), lengths, 5);
+    usual.Step({{0, 0, 700}, {1, 0, 90}});
+    for (const int block_size : {1, 5, 8, 20, 24, 32, 48, 128, 255, 257, 300, 512, 1024}) {
+      AttentionRig whole(*backend, c.shape, LayoutOf(c.shape, c.kv, block_size), lengths, 5);
+      whole.Step({{0, 0, 700}, {1, 0, 90}});
+      AttentionRig chunked(*many_threads, c.shape, LayoutOf(c.shape, c.kv, block_size), lengths, 5);
+      chunked.Step({{0, 0, 250}, {1, 0, 90}});
+      chunked.Step({{0, 250, 269}});
+      for (int i = 519; i < 700; ++i) chunked.Step({{0, i, 1}});
+      for (int sequence = 0; sequence < 2; ++sequence) {
+        for (int i = 0; i < lengths[sequence]; ++i) {
+          const std::string want = usual.out(sequence).bits(i);
+          ASSERT_EQ(whole.out(sequence).bits(i), want)
+              << "blocks of " << block_size << ", whole " << sequence << " " << i;
+          ASSERT_EQ(chunked.out(sequence).bits(i), want)
+              << "blocks of " << block_size << ", chunked " << sequence << " " << i;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cpu, InvarianceTest, testing::ValuesIn(CpuWays()), WayName);
 
 }  // namespace
