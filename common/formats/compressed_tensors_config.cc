@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/formats/quantization_fields.h"
@@ -13,8 +14,20 @@ namespace {
 
 using Format = QuantizationConfig::Format;
 
+// Whether columns are in groups of their own, by "actorder", which may also be a boolean.
+bool ReadActOrder(JsonReader& reader, const nlohmann::json& args) {
+  const auto found = args.find("actorder");
+  if (found == args.end() || found->is_null()) return false;
+  if (found->is_boolean()) return found->get<bool>();
+  const std::string order = absl::AsciiStrToLower(reader.String("actorder", ""));
+  if (order == "group" || order == "dynamic") return true;
+  RefuseUnless(reader, "actorder", order == "weight" || order == "static",
+               "\"group\", \"weight\" or none");
+  return false;
+}
+
 // Reads the arguments by which a group of modules was quantized to integers.
-void ReadIntegerArgs(JsonReader& reader, QuantizationConfig& config) {
+void ReadIntegerArgs(JsonReader& reader, const nlohmann::json& args, QuantizationConfig& config) {
   config.bits = ReadBits(reader, "num_bits", /*only_four=*/false);
   RefuseUnless(reader, "type", reader.String("type", "int") == "int", "\"int\"");
   config.symmetric = reader.Bool("symmetric", true);
@@ -23,6 +36,7 @@ void ReadIntegerArgs(JsonReader& reader, QuantizationConfig& config) {
   RefuseUnless(reader, "strategy", strategy == "group" || strategy == "channel",
                "\"group\" or \"channel\"");
   if (strategy == "group") config.group = ReadGroup(reader);
+  config.groups_by_tensor = ReadActOrder(reader, args) && config.group > 0;
 }
 
 // Likewise to e4m3.
@@ -45,7 +59,7 @@ absl::StatusOr<QuantizationConfig> ReadWeightArgs(const nlohmann::json& args, Fo
   if (config.fp8()) {
     ReadFloatArgs(reader, args, config);
   } else {
-    ReadIntegerArgs(reader, config);
+    ReadIntegerArgs(reader, args, config);
   }
   BATON_RETURN_IF_ERROR(reader.status());
   return config;
@@ -78,9 +92,26 @@ absl::Status ReadInputArgs(const nlohmann::json& args, const std::string& where,
 
 bool Same(const QuantizationConfig& a, const QuantizationConfig& b) {
   return a.bits == b.bits && a.group == b.group && a.symmetric == b.symmetric &&
-         a.block_rows == b.block_rows && a.block_cols == b.block_cols &&
-         a.asks_rounded_inputs == b.asks_rounded_inputs && a.static_inputs == b.static_inputs &&
-         a.grouped_inputs == b.grouped_inputs;
+         a.groups_by_tensor == b.groups_by_tensor && a.block_rows == b.block_rows &&
+         a.block_cols == b.block_cols && a.asks_rounded_inputs == b.asks_rounded_inputs &&
+         a.static_inputs == b.static_inputs && a.grouped_inputs == b.grouped_inputs;
+}
+
+// Refuses what changes the numbers beside the rounding itself: inputs that are to be rotated, and
+// weights of which only some are stored. Tools write empty objects where there is none of it.
+void RefuseTransforms(JsonReader& reader) {
+  const nlohmann::json* const transform = reader.Object("transform_config");
+  if (transform != nullptr) {
+    const auto groups = transform->find("config_groups");
+    const bool none = groups == transform->end() ? transform->empty() : groups->empty();
+    RefuseUnless(reader, "transform_config", none, "none: take a checkpoint without transforms");
+  }
+  const nlohmann::json* const sparsity = reader.Object("sparsity_config");
+  if (sparsity != nullptr) {
+    const nlohmann::json format = sparsity->value("format", nlohmann::json("dense"));
+    RefuseUnless(reader, "sparsity_config", format == "dense",
+                 "none, or one with the format \"dense\": take a checkpoint that is not sparse");
+  }
 }
 
 // Reads one of the groups of modules, each of which may name its format again.
@@ -125,6 +156,7 @@ absl::StatusOr<Format> ReadForm(JsonReader& reader, const std::string& form,
 absl::StatusOr<QuantizationConfig> ReadCompressedTensors(JsonReader& reader) {
   const std::string form = reader.String("format", "pack-quantized");
   const nlohmann::json* groups = reader.Object("config_groups");
+  RefuseTransforms(reader);
   BATON_RETURN_IF_ERROR(reader.status());
   BATON_ASSIGN_OR_RETURN(const Format format, ReadForm(reader, form, groups));
   std::optional<QuantizationConfig> config;

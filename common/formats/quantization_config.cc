@@ -32,6 +32,10 @@ absl::StatusOr<QuantizationConfig> ReadGptq(JsonReader& reader) {
                "\"gptq\" or \"gptq_v2\"");
   // The first form of the format stores zero points less one.
   config.zero_added = form == "gptq" ? 1 : 0;
+  // With static groups the order in which columns were quantized leaves groups as they are.
+  const bool by_activation = reader.Bool("desc_act", false);
+  const bool static_groups = reader.Bool("static_groups", false);
+  config.groups_by_tensor = config.group > 0 && by_activation && !static_groups;
   RefuseUnless(reader, "is_marlin_format", !reader.Bool("is_marlin_format", false),
                "false: weights in GPTQ's own order");
   BATON_RETURN_IF_ERROR(reader.status());

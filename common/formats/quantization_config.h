@@ -30,6 +30,8 @@ struct QuantizationConfig {
   int64_t group = 0;       // columns that share a scale; 0: all of a row do
   bool symmetric = true;   // there are no zero points
   int32_t zero_added = 0;  // what is added to a stored zero point
+  // Whether columns of one group are not neighbours, so that a tensor must tell their groups.
+  bool groups_by_tensor = false;
   // Whether an output projection of its own may be integers, too. Only the tensors of a checkpoint
   // say for sure, so this is false only where its description rules that out.
   bool output_may_be_integers = true;

@@ -1,6 +1,7 @@
 #include "common/model/tensor_specs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
@@ -108,6 +109,13 @@ int64_t CountParameters(const ModelConfig& config) {
   return count;
 }
 
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  constexpr size_t kTold = 8;
+  if (shape.size() <= kTold) return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+  return absl::StrCat("[", absl::StrJoin(shape.begin(), shape.begin() + kTold, ", "), ", …] of ",
+                      shape.size(), " sizes");
+}
+
 absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor) {
   if (tensor.dtype == "F32") return kernels::DType::kF32;
   if (tensor.dtype == "BF16") return kernels::DType::kBF16;
@@ -126,24 +134,22 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
     const bool gguf = tensor != nullptr && IsGgufMatrix(config, spec, *tensor);
     if (!gguf && IsQuantized(config, files, spec.name)) {
       BATON_RETURN_IF_ERROR(CheckQuantizedParts(*config.quantization, files, spec));
-      for (const StoredTensor* part : StoredPartsOf(config, files, spec.name)) {
-        expected.insert(part->name);
-      }
+      const PartNames names = PartNames::Of(config.quantization->format, spec.name);
+      for (std::string& part : names.all()) expected.insert(std::move(part));
       continue;
     }
-    const std::string shape = absl::StrJoin(spec.shape, ", ");
+    const std::string shape = ShapeText(spec.shape);
     if (tensor == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", files.NameInFile(spec.name), " [", shape,
-                       "] is missing from the checkpoint, which holds ", files.tensors().size(),
+          absl::StrCat("tensor ", files.NameInFile(spec.name), " ", shape,
+                       " is missing from the checkpoint, which holds ", files.tensors().size(),
                        " tensors; complete the download, or ", advice));
     }
     if (!gguf) BATON_RETURN_IF_ERROR(TensorDType(*tensor).status());
     if (tensor->shape != spec.shape) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", files.NameInFile(spec.name), " has shape [",
-                       absl::StrJoin(tensor->shape, ", "), "], ", files.described_by(),
-                       " implies [", shape, "]; ", advice));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", files.NameInFile(spec.name), " has shape ", ShapeText(tensor->shape), ", ",
+          files.described_by(), " implies ", shape, "; ", advice));
     }
     expected.insert(spec.name);
   }

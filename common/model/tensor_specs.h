@@ -29,6 +29,9 @@ std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config);
 // How many elements they have together; tied embeddings count once.
 int64_t CountParameters(const ModelConfig& config);
 
+// A shape as messages tell it, as in "[64, 128]"; in short where it has many sizes.
+std::string ShapeText(const std::vector<int64_t>& shape);
+
 // The type of a stored tensor: "F32", "BF16" or "F16". INVALID_ARGUMENT, naming the tensor, for any
 // other.
 absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor);

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/model/quantize/quantized_layouts.h"
 
 namespace baton {
 namespace {
@@ -31,10 +32,6 @@ struct ExpectedPart {
   bool optional = false;
 };
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
 absl::Status CheckPart(const ExpectedPart& part, const CheckpointFiles& files,
                        const QuantizationConfig& quantization) {
   const StoredTensor* tensor = files.Find(part.name);
@@ -55,8 +52,8 @@ absl::Status CheckPart(const ExpectedPart& part, const CheckpointFiles& files,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "tensor ", part.name, " has shape ", ShapeText(tensor->shape), " and type ", tensor->dtype,
-      "; ", MethodName(quantization.format), " ", quantization.name(), " implies ", shape, " of ",
-      absl::StrJoin(part.dtypes, " or "), ": take config.json and weights of one model"));
+      ", ", MethodName(quantization.format), " ", quantization.name(), " implies ", shape, " of ",
+      absl::StrJoin(part.dtypes, " or "), "; take config.json and weights of one model"));
 }
 
 int64_t Words(int64_t integers, int32_t bits) {
@@ -103,12 +100,65 @@ std::vector<ExpectedPart> PartsOf(const QuantizationConfig& q, const TensorSpec&
     parts.push_back({names.scales, {{groups, out}}, floats});
     parts.push_back({names.zero_points, {{groups, Words(out, q.bits)}}, words});
   }
-  if (!names.group_of.empty()) parts.push_back({names.group_of, {{in}}, words, true});
+  if (!names.group_of.empty())
+    parts.push_back({names.group_of, {{in}}, words, !q.groups_by_tensor});
   if (!names.shape.empty()) parts.push_back({names.shape, {{2}}, {"I64", "I32"}, true});
   if (!names.input_scale.empty()) {
     parts.push_back({names.input_scale, {{1}, {}, {1, 1}}, floats, !q.static_inputs});
   }
   return parts;
+}
+
+// The sizes that a tensor of the checkpoint, which may be null, says that the weight has.
+absl::Status CheckShapeValues(const StoredTensor* tensor, const TensorSpec& weight) {
+  if (tensor == nullptr) return absl::OkStatus();
+  std::vector<int64_t> stored(2);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    if (tensor->dtype == "I64") {
+      std::memcpy(&stored[i], tensor->data.data() + i * sizeof(int64_t), sizeof(int64_t));
+    } else {
+      int32_t size = 0;
+      std::memcpy(&size, tensor->data.data() + i * sizeof(size), sizeof(size));
+      stored[i] = size;
+    }
+  }
+  if (stored == weight.shape) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor ", tensor->name, " says ", ShapeText(stored), ", config.json implies ",
+                   ShapeText(weight.shape), "; take config.json and weights of one model"));
+}
+
+// Whether zero points are all 0, be they packed or, as some tools leave them, not.
+bool AreZeros(const QuantizationConfig& quantization, const StoredTensor& zero_points,
+              const TensorSpec& weight) {
+  const int64_t out = weight.shape[0];
+  const bool packed = quantization.format == Format::kPackQuantized && zero_points.dtype == "I32" &&
+                      zero_points.shape.size() == 2 &&
+                      zero_points.shape[0] == Words(out, quantization.bits);
+  if (!packed) {
+    return std::ranges::all_of(zero_points.data,
+                               [](std::byte byte) { return byte == std::byte{}; });
+  }
+  const int64_t groups = zero_points.shape[1];
+  const auto integers = StoredIntegers::ZeroPoints(quantization, zero_points);
+  std::vector<int8_t> row(static_cast<size_t>(groups));
+  for (int64_t i = 0; i < out; ++i) {
+    integers.Row(i, groups, nullptr, row.data());
+    if (std::ranges::any_of(row, [](int8_t zero) { return zero != 0; })) return false;
+  }
+  return true;
+}
+
+// Zero points, null where there are none, of weights that are said to have none. They are not read.
+absl::Status CheckZeros(const QuantizationConfig& quantization, const StoredTensor* zero_points,
+                        const TensorSpec& weight) {
+  if (zero_points == nullptr || AreZeros(quantization, *zero_points, weight)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor ", zero_points->name,
+      " holds zero points that are not 0, config.json says \"symmetric\": true, which means none; "
+      "take config.json and weights of one model"));
 }
 
 }  // namespace
@@ -181,7 +231,9 @@ std::vector<const StoredTensor*> StoredPartsOf(const ModelConfig& config,
     add(weight);
     return parts;
   }
-  for (const std::string& name : PartNames::Of(config.quantization->format, weight).all()) {
+  const PartNames names = PartNames::Of(config.quantization->format, weight);
+  for (const std::string& name : names.all()) {
+    if (config.quantization->symmetric && name == names.zero_points) continue;  // not read
     add(name);
   }
   return parts;
@@ -225,7 +277,13 @@ absl::Status CheckQuantizedParts(const QuantizationConfig& quantization,
   for (const ExpectedPart& part : PartsOf(quantization, weight)) {
     BATON_RETURN_IF_ERROR(CheckPart(part, files, quantization));
   }
-  return absl::OkStatus();
+  const PartNames names = PartNames::Of(quantization.format, weight.name);
+  const auto find = [&files](const std::string& name) {
+    return name.empty() ? nullptr : files.Find(name);
+  };
+  BATON_RETURN_IF_ERROR(CheckShapeValues(find(names.shape), weight));
+  if (!quantization.symmetric) return absl::OkStatus();
+  return CheckZeros(quantization, find(names.zero_points), weight);
 }
 
 }  // namespace baton

@@ -18,7 +18,7 @@ namespace baton {
 bool IsQuantized(const ModelConfig& config, const CheckpointFiles& files, std::string_view weight);
 
 // The stored tensors that stand for the weight, which has passed CheckTensors: itself, or the parts
-// of one that is quantized.
+// of one that is quantized, without zero points that mean nothing because it is symmetric.
 std::vector<const StoredTensor*> StoredPartsOf(const ModelConfig& config,
                                                const CheckpointFiles& files,
                                                const std::string& weight);
@@ -32,7 +32,7 @@ bool NamesKvScale(std::string_view name);
 absl::Status CheckKvScales(const ModelConfig& config, const CheckpointFiles& files);
 
 // Checks that a quantized projection has its parts, with the shapes and types that the format
-// demands.
+// demands, and that what they say of the weight agrees with `quantization`.
 absl::Status CheckQuantizedParts(const QuantizationConfig& quantization,
                                  const CheckpointFiles& files, const TensorSpec& weight);
 
@@ -42,7 +42,7 @@ struct PartNames {
   std::string codes;
   std::string scales;
   std::string zero_points;
-  std::string group_of;     // the group of each column; optional
+  std::string group_of;     // the group of each column; optional unless it tells the groups
   std::string shape;        // of the weight; optional
   std::string input_scale;  // of inputs that are rounded; optional unless they are static
 

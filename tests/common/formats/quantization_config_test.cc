@@ -206,6 +206,60 @@ TEST(QuantizationConfigTest, ReadsGptqAndAwq) {
   EXPECT_EQ(Read(Awq()).name(), "w4g64");
 }
 
+// Where groups of columns are in the order in which they were quantized, a tensor must tell them.
+TEST(QuantizationConfigTest, ReadsWhetherATensorTellsTheGroups) {
+  EXPECT_FALSE(Read(Gptq()).groups_by_tensor);
+  json gptq = Gptq();
+  gptq["desc_act"] = false;
+  EXPECT_FALSE(Read(gptq).groups_by_tensor);
+  gptq["desc_act"] = true;
+  EXPECT_TRUE(Read(gptq).groups_by_tensor);
+  gptq["static_groups"] = true;
+  EXPECT_FALSE(Read(gptq).groups_by_tensor);
+  gptq["static_groups"] = false;
+  gptq["group_size"] = -1;
+  EXPECT_FALSE(Read(gptq).groups_by_tensor) << "a row has one group";
+  json config = CompressedTensors();
+  for (const json& order : {json("group"), json("Dynamic"), json(true)}) {
+    GroupOf(config)["weights"]["actorder"] = order;
+    EXPECT_TRUE(Read(config).groups_by_tensor) << order;
+  }
+  for (const json& order : {json("weight"), json("static"), json(false), json()}) {
+    GroupOf(config)["weights"]["actorder"] = order;
+    EXPECT_FALSE(Read(config).groups_by_tensor) << order;
+  }
+  GroupOf(config)["weights"]["actorder"] = "column";
+  EXPECT_THAT(QuantizationRefusal(config), AllOf(HasSubstr("actorder"), HasSubstr("\"weight\"")));
+  gptq["desc_act"] = "yes";
+  EXPECT_THAT(QuantizationRefusal(gptq), HasSubstr("desc_act"));
+}
+
+// What changes the numbers is refused; keys that say nothing about them are not.
+TEST(QuantizationConfigTest, RefusesTransformsAndSparsity) {
+  json config = CompressedTensors();
+  config["version"] = "0.12.2";
+  config["quantization_status"] = "compressed";
+  config["global_compression_ratio"] = 1.5;
+  for (const json& none : {json(), json::object(), json{{"config_groups", json::object()}}}) {
+    config["transform_config"] = none;
+    EXPECT_EQ(Read(config).name(), "w4g128") << none;
+  }
+  for (const json& none : {json(), json::object(), json{{"format", "dense"}}}) {
+    config["sparsity_config"] = none;
+    EXPECT_EQ(Read(config).name(), "w4g128") << none;
+  }
+  json other = config;
+  other["transform_config"] = {{"config_groups", {{"u", {{"type", "hadamard"}}}}}};
+  EXPECT_THAT(QuantizationRefusal(other),
+              AllOf(HasSubstr("transform_config"), HasSubstr("hadamard"), HasSubstr("none")));
+  other["transform_config"] = {{"rotation", 1}};
+  EXPECT_THAT(QuantizationRefusal(other), HasSubstr("transform_config"));
+  other = config;
+  other["sparsity_config"] = {{"format", "sparse-24-bitmask"}};
+  EXPECT_THAT(QuantizationRefusal(other),
+              AllOf(HasSubstr("sparsity_config"), HasSubstr("sparse-24"), HasSubstr("dense")));
+}
+
 TEST(QuantizationConfigTest, SaysWhetherTheOutputMayBeIntegers) {
   EXPECT_TRUE(Read(Awq()).output_may_be_integers);
   json config = CompressedTensors();

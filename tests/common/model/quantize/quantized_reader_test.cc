@@ -115,6 +115,72 @@ TEST(QuantizedReaderRefusals, ScalesThatAreNoNumbersAndGroupsThatAreNone) {
   EXPECT_THAT(Refusal(GoldenCheckpoint(golden)), HasSubstr("expected 32"));
 }
 
+// A checkpoint whose groups lie in the order in which they were quantized means nothing without the
+// tensor that tells them.
+TEST(QuantizedReaderRefusals, GroupsThatNoTensorTells) {
+  for (const auto& [name, suffix] :
+       {std::pair{"gptq_w4_act_order", "g_idx"}, std::pair{"ct_w4_act_order", "weight_g_idx"}}) {
+    json golden = Golden(name);
+    golden["tensors"].erase(suffix);
+    EXPECT_THAT(Refusal(GoldenCheckpoint(golden)),
+                AllOf(HasSubstr(std::string("up_proj.") + suffix), HasSubstr("is missing")));
+  }
+  json golden = Golden("gptq_w4");
+  golden["tensors"].erase("g_idx");
+  EXPECT_EQ(Refusal(GoldenCheckpoint(golden)), "");
+}
+
+// Zero points of weights that are said to be symmetric are not read: they may say nothing.
+TEST(QuantizedReaderRefusals, ZeroPointsOfSymmetricWeights) {
+  const auto symmetric = [](const char* name) {
+    json golden = Golden(name);
+    golden["quantization_config"]["config_groups"]["group_0"]["weights"]["symmetric"] = true;
+    return golden;
+  };
+  const auto with = [&](const char* name, const std::string& hex) {
+    json golden = symmetric(name);
+    std::string& data = golden["tensors"]["weight_zero_point"]["data"].get_ref<std::string&>();
+    for (size_t i = 0; i < data.size(); i += hex.size()) data.replace(i, hex.size(), hex);
+    return Refusal(GoldenCheckpoint(golden));
+  };
+  for (const char* name : {"ct_w4_zeros", "ct_w8_zeros", "ct_int8_zeros"}) {
+    SCOPED_TRACE(name);
+    EXPECT_THAT(Refusal(GoldenCheckpoint(symmetric(name))),
+                AllOf(HasSubstr("up_proj.weight_zero_point"), HasSubstr("symmetric")));
+  }
+  EXPECT_EQ(with("ct_int8_zeros", "00"), "");
+  EXPECT_THAT(with("ct_int8_zeros", "ff"), HasSubstr("zero_point"));
+  // Packed ones are stored with half of the range added.
+  EXPECT_EQ(with("ct_w4_zeros", "88888888"), "");
+  EXPECT_THAT(with("ct_w4_zeros", "00000000"), HasSubstr("zero_point"));
+  EXPECT_EQ(with("ct_w8_zeros", "80808080"), "");
+  // As early tools left them, not packed.
+  json unpacked = symmetric("ct_w4_zeros");
+  unpacked["tensors"]["weight_zero_point"] = {
+      {"dtype", "I8"}, {"shape", {8, 2}}, {"data", std::string(32, '0')}};
+  EXPECT_EQ(Refusal(GoldenCheckpoint(unpacked)), "");
+}
+
+TEST(QuantizedReaderRefusals, ShapesThatAreNotThatOfTheWeight) {
+  json golden = Golden("ct_w4");
+  std::string& shape = golden["tensors"]["weight_shape"]["data"].get_ref<std::string&>();
+  const std::string type = golden["tensors"]["weight_shape"]["dtype"];
+  ASSERT_EQ(type, "I64");
+  shape.replace(16, 2, "20");  // 32 columns
+  EXPECT_THAT(Refusal(GoldenCheckpoint(golden)),
+              AllOf(HasSubstr("weight_shape"), HasSubstr("[8, 32]"), HasSubstr("[8, 64]")));
+}
+
+// A header may name as many sizes as it likes.
+TEST(QuantizedReaderRefusals, ShapesAreToldInShort) {
+  json golden = Golden("ct_int8");
+  golden["tensors"]["weight"]["shape"] = json(std::vector<int64_t>(1000, 1));
+  golden["tensors"]["weight"]["shape"][0] = 8 * 64;
+  const std::string refusal = Refusal(GoldenCheckpoint(golden));
+  EXPECT_THAT(refusal, AllOf(HasSubstr("[512, 1, 1"), HasSubstr("1000")));
+  EXPECT_LT(refusal.size(), 400U);
+}
+
 TEST(QuantizedReaderRefusals, BytesThatAreNoIntegersOfFourBits) {
   json golden = Golden("ct_int8");
   golden["quantization_config"]["config_groups"]["group_0"]["weights"]["num_bits"] = 4;
