@@ -100,8 +100,9 @@ std::vector<ExpectedPart> PartsOf(const QuantizationConfig& q, const TensorSpec&
     parts.push_back({names.scales, {{groups, out}}, floats});
     parts.push_back({names.zero_points, {{groups, Words(out, q.bits)}}, words});
   }
-  if (!names.group_of.empty())
+  if (!names.group_of.empty()) {
     parts.push_back({names.group_of, {{in}}, words, !q.groups_by_tensor});
+  }
   if (!names.shape.empty()) parts.push_back({names.shape, {{2}}, {"I64", "I32"}, true});
   if (!names.input_scale.empty()) {
     parts.push_back({names.input_scale, {{1}, {}, {1, 1}}, floats, !q.static_inputs});
