@@ -19,10 +19,9 @@
 
 namespace baton::kernels {
 
-// The backend of the host's processor. Products are made by a Gemm, of AMX or AVX-512 where that is
-// chosen and pays for the dtype and of AVX2 otherwise, and those by weights of integers by a
-// QuantizedGemm; everything else by own vector kernels of the chosen instruction set. One thread at
-// a time drives it.
+// The backend of the host's processor. Products are made by a Gemm of the chosen instruction set,
+// and those by weights of integers by a QuantizedGemm; everything else by own vector kernels of the
+// chosen instruction set. One thread at a time drives it.
 class CpuBackend final : public HostBackend {
  public:
   static absl::StatusOr<std::unique_ptr<Backend>> Create(const BackendOptions& options);

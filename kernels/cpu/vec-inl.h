@@ -168,13 +168,14 @@ HWY_INLINE void ForKvType(DType dtype, F f) {
 HWY_INLINE float Sum(FloatVec value) { return hn::GetLane(hn::SumOfLanes(kFloat, value)); }
 HWY_INLINE float Highest(FloatVec value) { return hn::GetLane(hn::MaxOfLanes(kFloat, value)); }
 
-// kernels::ExpF32, operation by operation.
-HWY_INLINE FloatVec Exp(FloatVec x) {
+// kernels::ExpF32, operation by operation. What is no number stays none: bounds alone would make a
+// small weight of it, and hide that the model is broken.
+HWY_INLINE FloatVec Exp(FloatVec given) {
   using C = ExpF32Constants;
   const hn::RebindToSigned<FloatTag> di32;
   const auto lowest = hn::Set(kFloat, C::kMin);
-  const auto underflow = hn::Lt(x, lowest);
-  x = hn::Min(hn::Max(x, lowest), hn::Set(kFloat, C::kMax));
+  const auto underflow = hn::Lt(given, lowest);
+  const auto x = hn::Min(hn::Max(given, lowest), hn::Set(kFloat, C::kMax));
   const auto n = hn::Round(hn::Mul(x, hn::Set(kFloat, C::kLog2E)));
   auto r = hn::NegMulAdd(n, hn::Set(kFloat, C::kLn2High), x);
   r = hn::NegMulAdd(n, hn::Set(kFloat, C::kLn2Low), r);
@@ -187,7 +188,7 @@ HWY_INLINE FloatVec Exp(FloatVec x) {
   const auto value = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(kFloat, 1.0f));
   const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(di32, n));
   const auto scaled = hn::BitCast(kFloat, hn::Add(hn::BitCast(di32, value), exponent));
-  return hn::IfThenZeroElse(underflow, scaled);
+  return hn::IfThenElse(hn::IsNaN(given), given, hn::IfThenZeroElse(underflow, scaled));
 }
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE

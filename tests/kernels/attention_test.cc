@@ -219,6 +219,34 @@ TEST_P(AttentionTest, StoresEveryRowOfCodesToTheSameBits) {
   }
 }
 
+// One element of a token's Q, K or V that is no number spoils what sees it, as in the reference.
+TEST_P(AttentionTest, HidesNothingThatIsNoNumber) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr int kTokens = 300;  // two splits
+  const AttentionShape shape = ShapeOf(1, 1, 32);
+  for (const int bad_token : {7, 270}) {
+    for (const int column : {3, 35, 67}) {  // of Q, K and V
+      for (const float bad : {static_cast<float>(NAN), kInf, -kInf}) {
+        SCOPED_TRACE(absl::StrCat("token ", bad_token, " column ", column, " is ", bad));
+        AttentionRig actual(*backend_, shape, LayoutOf(shape, DType::kF32), {kTokens}, 5);
+        AttentionRig expected(*reference_, shape, LayoutOf(shape, DType::kF32), {kTokens}, 5);
+        for (AttentionRig* rig : {&actual, &expected}) {
+          TestMatrix& qkv = rig->qkv(0);
+          StoreElement(qkv.data(), qkv.dtype(), int64_t{bad_token} * qkv.cols() + column, bad);
+          rig->Step({{0, 0, kTokens}});
+        }
+        for (int t = 0; t < kTokens; ++t) {
+          for (int d = 0; d < 32; ++d) {
+            ASSERT_EQ(std::isfinite(actual.out(0).at(t, d)),
+                      std::isfinite(expected.out(0).at(t, d)))
+                << t << " " << d;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(AttentionTest, KeepsRowsToThePrecisionOfTheirCodes) {
   const TestMatrix values = TestMatrix::Random(DType::kF32, 1, 4096, 3, 2);
   std::vector<std::byte> row(4096 + sizeof(float));
