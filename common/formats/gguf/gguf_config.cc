@@ -106,7 +106,10 @@ absl::Status ArchitectureReader::CheckKeys() {
   for (const GgufValue& value : file_.metadata()) {
     if (!value.key.starts_with(prefix_)) continue;
     const std::string_view key = value.key.substr(prefix_.size());
-    if (std::ranges::find(kKnownKeys, key) != std::end(kKnownKeys)) continue;
+    if (std::ranges::find(kKnownKeys, key) != std::end(kKnownKeys)) {
+      BATON_RETURN_IF_ERROR(file_.CheckScalars({&value.key, 1}));
+      continue;
+    }
     const auto found = metadata_.find(std::string(value.key));
     if (found != metadata_.end() && SaysNothing(*found)) continue;
     return file_.Refuse(absl::StrCat("\"", ShownGgufName(value.key),
@@ -317,6 +320,10 @@ absl::StatusOr<ModelConfig> ReadGgufModelConfig(const GgufFile& file) {
 }
 
 absl::StatusOr<GenerationConfig> ReadGgufGenerationConfig(const GgufFile& file) {
+  constexpr std::string_view kKeys[] = {"general.sampling.temp", "general.sampling.top_p",
+                                        "general.sampling.min_p", "general.sampling.top_k",
+                                        "general.sampling.penalty_repeat"};
+  BATON_RETURN_IF_ERROR(file.CheckScalars(kKeys));
   const nlohmann::json metadata = file.Scalars();
   JsonReader reader(metadata, file.path());
   const auto optional = [&](const char* key, double min, double max) -> std::optional<float> {

@@ -324,6 +324,18 @@ const GgufTensor* GgufFile::FindTensor(std::string_view name) const {
   return found == names_.end() ? nullptr : &tensors_[found->second];
 }
 
+absl::Status GgufFile::CheckScalars(std::span<const std::string_view> keys) const {
+  for (const std::string_view key : keys) {
+    const GgufValue* const value = Find(key);
+    const bool words = value != nullptr && value->type == GgufValueType::kString;
+    if (value == nullptr || !value->array || (!words && value->count <= kMaxScalarArray)) continue;
+    return Refuse(absl::StrCat("\"", ShownGgufName(key), "\" is an array of ", value->count,
+                               words ? " strings" : " numbers",
+                               ", expected one value; convert the ", "model again"));
+  }
+  return absl::OkStatus();
+}
+
 nlohmann::json GgufFile::Scalars() const {
   nlohmann::json all = nlohmann::json::object();
   for (const GgufValue& value : metadata_) {

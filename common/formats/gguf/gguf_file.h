@@ -82,6 +82,9 @@ class GgufFile final {
   // The metadata as a JSON object with a member for each key: values, and arrays of up to 4096
   // numbers; other arrays are left out.
   nlohmann::json Scalars() const;
+  // INVALID_ARGUMENT, naming it, where the file has one of `keys` as an array that Scalars leaves
+  // out: who reads that would take it for absent.
+  absl::Status CheckScalars(std::span<const std::string_view> keys) const;
   // An array of strings, or of numbers; empty where the key is absent. INVALID_ARGUMENT where it is
   // anything else.
   absl::StatusOr<std::vector<std::string_view>> Strings(std::string_view key) const;

@@ -24,6 +24,18 @@ constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
 constexpr char kScoresKey[] = "tokenizer.ggml.scores";
 constexpr char kMergesKey[] = "tokenizer.ggml.merges";
 constexpr char kPreKey[] = "tokenizer.ggml.pre";
+// Those of one value.
+constexpr std::string_view kScalarKeys[] = {kModelKey,
+                                            kPreKey,
+                                            "tokenizer.chat_template",
+                                            "tokenizer.ggml.add_bos_token",
+                                            "tokenizer.ggml.add_eos_token",
+                                            "tokenizer.ggml.add_space_prefix",
+                                            "tokenizer.ggml.bos_token_id",
+                                            "tokenizer.ggml.eos_token_id",
+                                            "tokenizer.ggml.eot_token_id",
+                                            "tokenizer.ggml.eom_token_id",
+                                            "tokenizer.ggml.unknown_token_id"};
 constexpr uint64_t kMostTokens = 1 << 22;
 
 // What the format says of a token.
@@ -287,6 +299,7 @@ std::string TokenOf(const Vocabulary& vocabulary, const std::optional<TokenId>& 
 
 absl::StatusOr<GgufText> ReadGgufText(const GgufFile& file) {
   GgufText text;
+  BATON_RETURN_IF_ERROR(file.CheckScalars(kScalarKeys));
   const nlohmann::json metadata = file.Scalars();
   JsonReader reader(metadata, file.path());
   text.chat_template = reader.String("tokenizer.chat_template", "");
@@ -318,6 +331,7 @@ absl::StatusOr<std::string> GgufTokenizerJson(const GgufFile& file) {
   if (file.Find(kModelKey) == nullptr) {
     return absl::NotFoundError(absl::StrCat(file.path(), " has no tokenizer (", kModelKey, ")"));
   }
+  BATON_RETURN_IF_ERROR(file.CheckScalars(kScalarKeys));
   const nlohmann::json metadata = file.Scalars();
   JsonReader reader(metadata, file.path());
   const std::string model = reader.String(kModelKey, "");

@@ -319,6 +319,13 @@ TEST_F(GgufTextTest, WhatIsUnknownOrDoesNotFitIsRefused) {
   EXPECT_THAT(Defect(with("tokenizer.ggml.add_bos_token", true)), HasSubstr("bos_token_id"));
   EXPECT_EQ(LoadTokenizer(folder_.Write("n.gguf", GgufWriter().Bytes())).status().code(),
             absl::StatusCode::kNotFound);
+  // An array of strings is none of the values that are read: it must not count as absent.
+  GgufWriter templates = Small();
+  templates.Add("tokenizer.chat_template", std::vector<std::string>{"{{ bos_token }}", "b"});
+  EXPECT_THAT(std::string(ChatTemplate::Load(Write(templates)).status().message()),
+              AllOf(HasSubstr("chat_template"), HasSubstr("array of 2 strings")));
+  EXPECT_THAT(Defect(with("tokenizer.ggml.add_bos_token", std::vector<std::string>{"true"})),
+              AllOf(HasSubstr("add_bos_token"), HasSubstr("array of 1 strings")));
   GgufWriter outside = Small();
   outside.Add("tokenizer.ggml.eot_token_id", uint32_t{8});
   EXPECT_THAT(std::string(LoadSpecialTokens(Write(outside)).status().message()),
