@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "common/base/check.h"
+
 namespace baton {
 namespace {
 
@@ -49,10 +51,24 @@ const WorkerTable::Entry* WorkerTable::OfProcess(WorkerKind kind, const WorkerKe
   return same ? entry : nullptr;
 }
 
-WorkerTable::Entry* WorkerTable::WhereHeld(WorkerKind kind, const WorkerKey& key) {
-  Entry* const entry = At(kind, key.address);
-  const bool same = entry != nullptr && entry->view.facts.incarnation == key.incarnation;
-  return same ? entry : nullptr;
+void WorkerTable::ShowHeld(WorkerKind kind, Entry* entry) {
+  entry->held = &Of(kind).held[entry->view.key()];
+  entry->held->entry = entry;
+}
+
+void WorkerTable::HideHeld(WorkerKind kind, Entry* entry) {
+  if (entry->held == nullptr) return;
+  entry->held->entry = nullptr;
+  if (entry->held->attempts == 0) Of(kind).held.erase(entry->view.key());
+  entry->held = nullptr;
+}
+
+WorkerTable::Held& WorkerTable::GivenBack(WorkerKind kind, const WorkerKey& key) {
+  const auto found = Of(kind).held.find(key);
+  BATON_CHECK(found != Of(kind).held.end() && found->second.attempts > 0)
+      << "an attempt gives back what none holds at " << WorkerKindName(kind) << " worker "
+      << key.address << ", incarnation " << key.incarnation;
+  return found->second;
 }
 
 void WorkerTable::Add(WorkerKind kind, const std::string& address,
@@ -72,6 +88,7 @@ void WorkerTable::Remove(WorkerKind kind, const std::string& address) {
   SetFresh(&Of(kind), entry, base::Instant());
   warm_pairs_.Set(&entry->view, {});
   Refresh(kind, entry);
+  HideHeld(kind, entry);
   Of(kind).entry_of.erase(&entry->view);
   Of(kind).by_address.erase(address);
 }
@@ -88,11 +105,9 @@ void WorkerTable::Learn(WorkerKind kind, const std::string& address, WorkerFacts
   Entry* const entry = At(kind, address);
   if (entry == nullptr) return;
   Lose(kind, address);  // what was before it
-  if (entry->view.facts.incarnation != facts.incarnation) {
-    entry->places_held = 0;
-    entry->prompt_tokens_held = entry->growth_tokens = 0;
-  }
+  HideHeld(kind, entry);
   entry->view.facts = std::move(facts);
+  ShowHeld(kind, entry);
   entry->known = true;
   entry->accepted = accepted;
   Refresh(kind, entry);
@@ -103,7 +118,7 @@ void WorkerTable::Update(WorkerKind kind, const std::string& address, WorkerLoad
   Entry* const entry = At(kind, address);
   if (entry == nullptr || !entry->known) return;
   if (!load.share) {
-    load.share = {.places = entry->places_held + load.prefill_places_free,
+    load.share = {.places = entry->held->places + load.prefill_places_free,
                   .prompt_tokens = kUnbounded};
   }
   entry->load = std::move(load);
@@ -135,34 +150,40 @@ void WorkerTable::Lose(WorkerKind kind, const std::string& address) {
 }
 
 void WorkerTable::Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
+  Held& held = Of(kind).held[key];
+  ++held.attempts;
+  ++held.places;
+  if (claim.computes) held.prompt_tokens += claim.new_tokens();
+  held.growth_tokens += claim.growth_tokens;
   Entry* const entry = OfProcess(kind, key);
   if (entry == nullptr) return;
-  ++entry->places_held;
   if (claim.computes) {
-    entry->prompt_tokens_held += claim.new_tokens();
     entry->tokens_queued += claim.new_tokens();
     ++entry->line;
   }
   entry->tokens_placed += claim.new_tokens();
   ++entry->sequences_placed;
-  entry->growth_tokens += claim.growth_tokens;
   Refresh(kind, entry);
 }
 
 void WorkerTable::PromptDone(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
-  Entry* const entry = WhereHeld(kind, key);
-  if (entry == nullptr || !claim.computes) return;
-  entry->prompt_tokens_held -= claim.new_tokens();
-  if (!claim.decodes) --entry->places_held;
-  Refresh(kind, entry);
+  if (!claim.computes) return;
+  Held& held = GivenBack(kind, key);
+  held.prompt_tokens -= claim.new_tokens();
+  if (!claim.decodes) --held.places;
+  if (held.entry != nullptr) Refresh(kind, held.entry);
 }
 
 void WorkerTable::Return(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
-  Entry* const entry = WhereHeld(kind, key);
-  if (entry == nullptr) return;
-  if (claim.decodes) --entry->places_held;
-  entry->growth_tokens -= claim.growth_tokens;
-  Refresh(kind, entry);
+  Held& held = GivenBack(kind, key);
+  --held.attempts;
+  if (claim.decodes) --held.places;
+  held.growth_tokens -= claim.growth_tokens;
+  if (held.entry != nullptr) {
+    Refresh(kind, held.entry);
+  } else if (held.attempts == 0) {
+    Of(kind).held.erase(key);
+  }
 }
 
 base::Instant WorkerTable::MarkFull(const WorkerKey& key, base::Instant now) {
@@ -318,24 +339,26 @@ WorkerDemand WorkerTable::DemandOf(WorkerKind kind, const std::string& address, 
   const Entry* const entry = At(kind, address);
   if (entry == nullptr) return {};
   const int64_t most = std::numeric_limits<int32_t>::max();
-  return {.places_held = entry->places_held,
-          .places_wanted = static_cast<int32_t>(std::min(most, entry->places_held + requests)),
-          .prompt_tokens_held = entry->prompt_tokens_held,
-          .prompt_tokens_wanted = entry->prompt_tokens_held + tokens};
+  const Held held = entry->held == nullptr ? Held() : *entry->held;
+  return {.places_held = held.places,
+          .places_wanted = static_cast<int32_t>(std::min(most, held.places + requests)),
+          .prompt_tokens_held = held.prompt_tokens,
+          .prompt_tokens_wanted = held.prompt_tokens + tokens};
 }
 
 void WorkerTable::Refresh(WorkerKind kind, Entry* entry) {
   WorkerView& view = entry->view;
   const WorkerShare share = entry->load.share.value_or(WorkerShare());
-  view.places_free = share.places - entry->places_held;
-  view.prompt_tokens_free = share.prompt_tokens - entry->prompt_tokens_held;
+  const Held held = entry->held == nullptr ? Held() : *entry->held;
+  view.places_free = share.places - held.places;
+  view.prompt_tokens_free = share.prompt_tokens - held.prompt_tokens;
   view.queued_tokens = entry->load.queued_prompt_tokens + entry->tokens_queued;
   view.sequences = int64_t{entry->load.running} + entry->load.waiting + entry->sequences_placed;
   view.line = entry->line;
   view.prompt_times = entry->load.prompt_times;
   const int64_t block = std::max(1, view.facts.layout.block_size);
   // A running request is taken to be half-way through what it may still generate.
-  const int64_t growth = std::max<int64_t>(0, entry->growth_tokens / 2) + entry->tokens_placed;
+  const int64_t growth = std::max<int64_t>(0, held.growth_tokens / 2) + entry->tokens_placed;
   view.blocks_expected = entry->load.blocks_in_use + (growth + block - 1) / block;
   view.kv_remaining = KvRemaining(entry->load, entry->tokens_placed);
   const bool healthy =

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,8 +42,10 @@ struct WorkerDemand {
 // What one router knows of its workers: who they are, what they said last, and, in one place, what
 // this router has at each of them. It has no threads, clock or connections: news go in with the
 // time, which never goes back, and placement reads the views. Calls that name a process have no
-// effect once that process is gone; what it holds is given back also while only its Watch is
-// broken. News and questions cost O(log n) of n workers, but for `Healthy`. Not thread-safe.
+// effect once that process is gone, but for what attempts take and give back: that is counted by
+// process, whether or not it is there, because it may be away for a moment only, its Watch broken
+// or its name pointing elsewhere. News and questions cost O(log n) of n workers, but for `Healthy`.
+// Not thread-safe.
 class WorkerTable final {
  public:
   struct Rules {
@@ -63,7 +67,7 @@ class WorkerTable final {
   // Its Watch ended: the process is gone.
   void Lose(WorkerKind kind, const std::string& address);
 
-  // --- What attempts take and give back. ---
+  // --- What attempts take and give back: no more than they took, else the process ends. ---
   void Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim);
   // The prompt was computed: a prefill worker's place is free again.
   void PromptDone(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim);
@@ -127,6 +131,15 @@ class WorkerTable final {
                         int64_t tokens) const;
 
  private:
+  struct Entry;
+  // What this router has at one process.
+  struct Held {
+    int32_t attempts = 0;  // that have not given all back
+    int32_t places = 0;
+    int64_t prompt_tokens = 0;
+    int64_t growth_tokens = 0;
+    Entry* entry = nullptr;  // of its address, while it is known there as the last one
+  };
   struct Entry {
     WorkerView view;
     bool known = false;  // the facts are of a process that speaks to us
@@ -136,11 +149,9 @@ class WorkerTable final {
     bool fresh = false;  // not silent for too long, as of the last Advance
     WorkerLoad load;
     int64_t seen_context = 0, seen_pool = 0;  // outlive the process
-    // What this router has there, and, in the last three, what the last status does not show yet.
-    int32_t places_held = 0;
-    int64_t prompt_tokens_held = 0;
-    int64_t growth_tokens = 0;
+    Held* held = nullptr;                     // at the process of the facts; null before the first
     int64_t line = 0;  // prompts, since the last status without tokens of any
+    // What the last status does not show yet.
     int64_t tokens_queued = 0;
     int64_t tokens_placed = 0;
     int64_t sequences_placed = 0;
@@ -149,9 +160,14 @@ class WorkerTable final {
     Tally::Counted healthy_context, healthy_pool, healthy_block, known_context, known_pool,
         serving_context;
   };
-  // All workers of one kind. Only the first two have those that get nothing.
+  struct HashOfKey {
+    size_t operator()(const WorkerKey& key) const { return static_cast<size_t>(key.incarnation); }
+  };
+  // All workers of one kind. Only the first four have those that get nothing.
   struct Group {
     std::map<std::string, std::unique_ptr<Entry>> by_address;
+    // At processes that have an entry, and at others as long as something is held there.
+    std::unordered_map<WorkerKey, Held, HashOfKey> held;
     Tally known_context, known_pool;
     std::vector<const WorkerView*> open, serving;
     std::map<const WorkerView*, Entry*> entry_of;
@@ -169,9 +185,11 @@ class WorkerTable final {
   const Entry* At(WorkerKind kind, const std::string& address) const;
   Entry* OfProcess(WorkerKind kind, const WorkerKey& key);
   const Entry* OfProcess(WorkerKind kind, const WorkerKey& key) const;
-  // Where that process has what attempts took, even while its Watch is broken: if the process lives
-  // it is the same when it comes back, and so are the attempts that went on.
-  Entry* WhereHeld(WorkerKind kind, const WorkerKey& key);
+  // Connects the entry with what is held at the process of its facts, and takes it away from there.
+  void ShowHeld(WorkerKind kind, Entry* entry);
+  void HideHeld(WorkerKind kind, Entry* entry);
+  // What is held where an attempt gives something back.
+  Held& GivenBack(WorkerKind kind, const WorkerKey& key);
   // Brings the view and the lists in step with the entry.
   void Refresh(WorkerKind kind, Entry* entry);
   void CountContexts(Group* group, Entry* entry, bool healthy, bool serves);

@@ -120,6 +120,60 @@ TEST_F(WorkerTableTest, WhatIsHeldAtAProcessStaysWhileItsWatchIsBroken) {
   EXPECT_EQ(View("a").places_free, 2);
 }
 
+TEST_F(WorkerTableTest, WhatIsHeldAtAProcessStaysWhileItsAddressIsAway) {
+  Meet("a");
+  Say("a", 8, 1000);
+  for (int i = 0; i < 8; ++i) table_.Take(kDecode, {"a", 1}, local_);
+  table_.SetListed(kDecode, "a", false);
+  table_.Lose(kDecode, "a");
+  table_.Remove(kDecode, "a");
+  table_.PromptDone(kDecode, {"a", 1}, local_);
+  table_.Return(kDecode, {"a", 1}, local_);
+  Meet("a");
+  Say("a", 8, 1000);
+  EXPECT_EQ(View("a").places_free, 1);
+  EXPECT_EQ(View("a").prompt_tokens_free, 300);
+  EXPECT_EQ(table_.DemandOf(kDecode, "a", 0, 0).places_held, 7);
+  for (int i = 0; i < 7; ++i) {
+    table_.PromptDone(kDecode, {"a", 1}, local_);
+    table_.Return(kDecode, {"a", 1}, local_);
+  }
+  EXPECT_EQ(View("a").places_free, 8);
+  EXPECT_EQ(View("a").prompt_tokens_free, 1000);
+  EXPECT_EQ(table_.DemandOf(kDecode, "a", 0, 0), WorkerDemand());
+}
+
+TEST_F(WorkerTableTest, WhatIsHeldIsOfTheProcessWhoeverElseHadItsAddress) {
+  Meet("a", 1);
+  Say("a", 2);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  table_.Remove(kDecode, "a");
+  Meet("a", 2);
+  Say("a", 2);
+  EXPECT_EQ(View("a", 2).places_free, 2);
+  table_.Take(kDecode, {"a", 2}, attempt_);
+  // The first one is back, with and without a Remove between.
+  Meet("a", 1);
+  Say("a", 2);
+  EXPECT_EQ(View("a", 1).places_free, 1);
+  table_.Return(kDecode, {"a", 2}, attempt_);
+  EXPECT_EQ(View("a", 1).places_free, 1);
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  EXPECT_EQ(View("a", 1).places_free, 2);
+  Meet("a", 2);
+  Say("a", 2);
+  EXPECT_EQ(View("a", 2).places_free, 2);
+}
+
+TEST_F(WorkerTableTest, GivingBackWhatNobodyTookIsABug) {
+  Meet("a");
+  Say("a", 2);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  EXPECT_DEATH(table_.Return(kDecode, {"a", 1}, attempt_), "gives back.*a");
+  EXPECT_DEATH(table_.PromptDone(kDecode, {"b", 7}, prompt_), "gives back.*b");
+}
+
 TEST_F(WorkerTableTest, OnlyWhoIsAcceptedListedAndReadyGetsRequests) {
   Meet("a");
   EXPECT_EQ(open(), 0u);  // it has not said how it is
