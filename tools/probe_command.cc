@@ -33,7 +33,7 @@ int ProbeCommand(const Invocation& call) {
   if (!health.ok()) {
     return ReportFatal(
         set.program(),
-        FatalOf(ExplainNoServer(health.status(), address), ExitCode::kRequestFailed,
+        FatalOf(ExplainNoServer(health.status(), address, "as ADDR"), ExitCode::kRequestFailed,
                 "cannot probe " + address, "the address of a running server; a service it knows"));
   }
   Print(std::string(HealthName(*health)) + "\n");

@@ -3,11 +3,16 @@
 #include <filesystem>
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/log_text.h"
 #include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(DefaultLoadCache, IsInTheUsersFolderOfCaches) {
   const ScratchFolder folder;
@@ -27,13 +32,17 @@ TEST(DefaultLoadCache, RelativeFoldersDoNotCount) {
     EXPECT_EQ(DefaultLoadCache(relative, home.c_str()), home + "/.cache/baton") << relative;
     EXPECT_EQ(DefaultLoadCache(relative, relative), "") << relative;
   }
+  const LogText log;
   EXPECT_EQ(DefaultLoadCache(nullptr, nullptr), "");
+  EXPECT_THAT(log.str(), AllOf(HasSubstr("HOME"), HasSubstr("--load-cache")));
 }
 
 TEST(DefaultLoadCache, AFolderThatCannotBeMadeIsNone) {
   const ScratchFolder folder;
   folder.Write("caches", "a file");
+  const LogText log;
   EXPECT_EQ(DefaultLoadCache((folder / "caches").c_str(), nullptr), "");
+  EXPECT_THAT(log.str(), AllOf(HasSubstr(folder / "caches"), HasSubstr("--load-cache")));
 }
 
 }  // namespace

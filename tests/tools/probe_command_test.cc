@@ -41,6 +41,7 @@ TEST(ProbeCommand, NobodyThereExits1) {
   std::string out;
   EXPECT_EQ(Probe({"127.0.0.1:1", "--timeout", "2s"}, &out), 1);
   EXPECT_THAT(out, HasSubstr("cannot probe 127.0.0.1:1"));
+  EXPECT_THAT(out, HasSubstr("or name another as ADDR"));
 }
 
 // As a server with TLS does to whoever speaks none.

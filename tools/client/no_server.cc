@@ -8,7 +8,7 @@ namespace baton {
 namespace {
 
 // `why` is what gRPC says of its last try to connect.
-const char* WhatToDo(const std::string& why) {
+std::string WhatToDo(const std::string& why, std::string_view named_by) {
   if (absl::StrContains(why, "handshake failed")) {
     return "correct --tls-cert, --tls-key and --tls-ca, as docs/tls.md shows";
   }
@@ -17,17 +17,19 @@ const char* WhatToDo(const std::string& why) {
     return "somebody listens there; if it is a server with TLS, give --tls-ca, and --tls-cert with "
            "--tls-key, as docs/tls.md shows";
   }
-  return "start a server there, as `baton serve DIR` does, or name another";
+  return absl::StrCat("start a server there, as `baton serve DIR` does, or name another ",
+                      std::string(named_by));
 }
 
 }  // namespace
 
-absl::Status ExplainNoServer(const absl::Status& status, const std::string& address) {
+absl::Status ExplainNoServer(const absl::Status& status, const std::string& address,
+                             std::string_view named_by) {
   // A reason is a server's word; without one it was gRPC that could not reach it.
   if (!absl::IsUnavailable(status) || ReasonOf(status) != Reason::kNone) return status;
   const std::string why(status.message().data(), status.message().size());
   return absl::UnavailableError(
-      absl::StrCat("no answer from ", address, " (", why, "); ", WhatToDo(why)));
+      absl::StrCat("no answer from ", address, " (", why, "); ", WhatToDo(why, named_by)));
 }
 
 }  // namespace baton

@@ -74,6 +74,8 @@ class NewDirectory final {
   bool finished_ = false;
 };
 
+constexpr int64_t kSmallestGroup = 32;  // that --group has
+
 bool IsRounded(const StoredTensor& tensor) {
   return absl::EndsWith(tensor.name, "_proj.weight") && tensor.shape.size() == 2;
 }
@@ -82,9 +84,11 @@ absl::Status CheckRows(const CheckpointFiles& files, const RoundingScheme& schem
   if (scheme.fp8) return absl::OkStatus();
   for (const StoredTensor* tensor : files.tensors()) {
     if (!IsRounded(*tensor) || tensor->shape[1] % scheme.group == 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", tensor->name, " has ", tensor->shape[1], " columns; expected a multiple of ",
-        "--group ", scheme.group, ": take a smaller one"));
+    const bool others = tensor->shape[1] % kSmallestGroup == 0;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", tensor->name, " has ", tensor->shape[1], " columns, --group ",
+                     scheme.group, " wants a multiple of that; take ",
+                     others ? "a smaller one" : "--scheme fp8, which has a scale for a row"));
   }
   return absl::OkStatus();
 }

@@ -25,6 +25,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<float> NormalWeights(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -170,6 +171,11 @@ TEST_F(QuantizeCheckpointTest, RefusesADirectoryThatIsThereAndLeavesItAlone) {
 TEST_F(QuantizeCheckpointTest, RefusesWhatItCannotRoundAndLeavesNothingBehind) {
   EXPECT_THAT(Refusal({.group = 128}),
               AllOf(HasSubstr("64 columns"), HasSubstr("--group 128"), HasSubstr("smaller")));
+  ASSERT_TRUE(WriteRandomModel({.hidden = 40, .heads = 4}, dir_ / "narrow").ok());
+  EXPECT_THAT(
+      std::string(
+          QuantizeCheckpoint(dir_ / "narrow", dir_ / "out", {}, nullptr).status().message()),
+      AllOf(HasSubstr("40 columns"), HasSubstr("--scheme fp8"), Not(HasSubstr("smaller"))));
   EditConfig("quantization_config", {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}});
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("quantized already"), HasSubstr("awq")));
   EditConfig("quantization_config", nullptr);
