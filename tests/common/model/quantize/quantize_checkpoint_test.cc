@@ -176,6 +176,7 @@ TEST_F(QuantizeCheckpointTest, RefusesWhatItCannotRoundAndLeavesNothingBehind) {
       std::string(
           QuantizeCheckpoint(dir_ / "narrow", dir_ / "out", {}, nullptr).status().message()),
       AllOf(HasSubstr("40 columns"), HasSubstr("--scheme fp8"), Not(HasSubstr("smaller"))));
+  std::filesystem::remove_all(dir_ / "narrow");
   EditConfig("quantization_config", {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}});
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("quantized already"), HasSubstr("awq")));
   EditConfig("quantization_config", nullptr);
