@@ -49,8 +49,8 @@ BatonStatus baton_guide_forced(const BatonGuideState* state, uint8_t* bytes, siz
 // Goes on by tokens. BATON_INVALID if one of them may not come; the state is then of no more use.
 BatonStatus baton_guide_take(const BatonGuideState* state, const uint32_t* ids, size_t count,
                              BatonBuffer* error);
-// Ends the work on a state that is under way on another thread, and all that comes, as BATON_INVALID:
-// within some microseconds, without waiting for it.
+// Ends the work on a state that is under way on another thread, and all that comes, as
+// BATON_INVALID: within some microseconds, without waiting for it.
 void baton_guide_cancel(const BatonGuideState* state);
 
 #ifdef __cplusplus
