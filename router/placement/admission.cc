@@ -144,28 +144,24 @@ std::vector<Admission::Answer> Admission::Pump() {
   if (paused_()) return answers;
   const std::optional<base::Instant> without_any = directory_->NoDecodeSince();
   directory_->Use([&](const WorkerDirectory::Tables& tables) {
-    queue_.Pass(
-        tables.now,
-        {.place =
-             [&](const RequestQueue::Waiting& waiting, const RequestQueue::Ahead& ahead) {
-               Placement placement;
-               const auto outcome = placer_->Place(tables, waiting.need, ahead, &placement);
-               if (outcome == RequestQueue::Try::kPlaced) {
-                 placement.tenant = TenantHold(returns_, waiting.id);
-                 Leave(waiting.id, std::move(placement), &answers);
-               }
-               return outcome;
-             },
-         .more_places =
-             [&](const RequestQueue::Ahead& ahead) { return placer_->MorePlaces(tables, ahead); },
-         .hopeless =
-             [&](const RequestQueue::Waiting& waiting, base::Instant since) {
-               // Who needs no worker in particular has waited since the last one went.
-               if (waiting.need.fingerprint.empty() && without_any) since = *without_any;
-               if (tables.now - since < patience_) return false;
-               Leave(waiting.id, NoWorker(waiting.need, tables.now - since), &answers);
-               return true;
-             }});
+    RequestQueue::Passage passage = placer_->PassageOf(tables);
+    passage.place = [&](const RequestQueue::Waiting& waiting, const RequestQueue::Ahead& ahead) {
+      Placement placement;
+      const auto outcome = placer_->Place(tables, waiting.need, ahead, &placement);
+      if (outcome == RequestQueue::Try::kPlaced) {
+        placement.tenant = TenantHold(returns_, waiting.id);
+        Leave(waiting.id, std::move(placement), &answers);
+      }
+      return outcome;
+    };
+    passage.hopeless = [&](const RequestQueue::Waiting& waiting, base::Instant since) {
+      // Who needs no worker in particular has waited since the last one went.
+      if (waiting.need.fingerprint.empty() && without_any) since = *without_any;
+      if (tables.now - since < patience_) return false;
+      Leave(waiting.id, NoWorker(waiting.need, tables.now - since), &answers);
+      return true;
+    };
+    queue_.Pass(tables.now, passage);
   });
   return answers;
 }

@@ -18,6 +18,35 @@ bool AnyCouldDecode(const PlacementView& view, const RoutingNeed& need) {
                              [&](const WorkerView* worker) { return CouldDecode(*worker, need); });
 }
 
+RequestQueue::Room RoomOf(const PlacementView& view, const RequestQueue::Ahead& ahead) {
+  RequestQueue::Room room;
+  // Whoever needs no prefill worker may still go.
+  if (ahead.prefill && view.local_prefill_below == 0) return room;
+  for (const WorkerView* worker : view.workers.WithPlace(WorkerKind::kDecode)) {
+    const bool kept = std::ranges::any_of(
+        ahead.needs, [&](const RoutingNeed* need) { return CouldDecode(*worker, *need); });
+    if (kept) continue;
+    room.context = std::max(room.context, worker->context());
+    room.pool = std::max(room.pool, worker->pool_tokens());
+  }
+  return room;
+}
+
+// Whether decode workers of the model, or of any, serve that no prefill worker belongs to.
+bool AnyWithoutPrefill(const WorkerTable& workers, const std::string& fingerprint) {
+  if (!fingerprint.empty()) return workers.ServingContext(WorkerKind::kPrefill, fingerprint) == 0;
+  return workers.ServingModels(WorkerKind::kPrefill) < workers.ServingModels(WorkerKind::kDecode);
+}
+
+// As RouteVia decides, for whichever decode worker it may be.
+bool NeedsPrefill(const PlacementView& view, const RoutingNeed& need) {
+  if (!view.local_prefill_below || need.beside) return false;
+  const int64_t held_at_least = need.tokens - *view.local_prefill_below + 1;
+  if (held_at_least <= 0 || AnyWithoutPrefill(view.workers, need.fingerprint)) return false;
+  return view.hints == nullptr || need.prefix == nullptr ||
+         !view.hints->AnyHolds(*need.prefix, held_at_least);
+}
+
 }  // namespace
 
 RoutingInput RoutingInputOf(const PlacementView& view) {
@@ -50,10 +79,10 @@ RequestQueue::Try ChoosePlace(const PlacementView& view, const RoutingNeed& need
 RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& input,
                               const RoutingNeed& need, std::mt19937_64* random,
                               ChosenPlace* place) {
+  if (!AnyCouldDecode(view, need)) return RequestQueue::Try::kAbsent;
   const std::variant<Route, Lack> picked = PickRoute(need, input, random);
   if (const Lack* const lack = std::get_if<Lack>(&picked)) {
-    if (*lack == Lack::kPrefill) return RequestQueue::Try::kNoPrefill;
-    return AnyCouldDecode(view, need) ? RequestQueue::Try::kNoDecode : RequestQueue::Try::kAbsent;
+    return *lack == Lack::kPrefill ? RequestQueue::Try::kNoPrefill : RequestQueue::Try::kNoDecode;
   }
   place->route = std::get<Route>(picked);
   place->decode = {.tokens = need.tokens,
@@ -65,14 +94,13 @@ RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& inp
   return RequestQueue::Try::kPlaced;
 }
 
-bool MorePlaces(const PlacementView& view, const RequestQueue::Ahead& ahead) {
-  // Whoever needs no prefill worker may still go.
-  if (ahead.prefill && view.local_prefill_below == 0) return false;
-  const auto open = view.workers.WithPlace(WorkerKind::kDecode);
-  return std::ranges::any_of(open, [&](const WorkerView* worker) {
-    return std::ranges::none_of(
-        ahead.needs, [&](const RoutingNeed* need) { return CouldDecode(*worker, *need); });
-  });
+RequestQueue::Passage PassageOf(const PlacementView& view) {
+  RequestQueue::Passage passage;
+  passage.room = [view](const RequestQueue::Ahead& ahead) { return RoomOf(view, ahead); };
+  passage.absent = [view](const RoutingNeed& need) { return !AnyCouldDecode(view, need); };
+  passage.needs_prefill = [view](const RoutingNeed& need) { return NeedsPrefill(view, need); };
+  passage.local_below = view.local_prefill_below.value_or(0);
+  return passage;
 }
 
 }  // namespace baton

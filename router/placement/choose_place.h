@@ -42,7 +42,9 @@ RequestQueue::Try ChoosePlace(const PlacementView& view, const RoutingNeed& need
 // As ChoosePlace, of workers that are given.
 RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& input,
                               const RoutingNeed& need, std::mt19937_64* random, ChosenPlace* place);
-// Whether a worker has a place that nobody in `ahead` could use.
-bool MorePlaces(const PlacementView& view, const RequestQueue::Ahead& ahead);
+
+// What a queue that is gone through asks of the workers; whom it places and gives up is the
+// caller's. The table must not change but for what is taken.
+RequestQueue::Passage PassageOf(const PlacementView& view);
 
 }  // namespace baton

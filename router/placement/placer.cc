@@ -57,9 +57,8 @@ void Placer::Expect(const RoutingNeed& need, const Placement& placement) {
   if (placement.prefill) directory_->WillHold(placement.prefill->view.key(), *need.prefix);
 }
 
-bool Placer::MorePlaces(const WorkerDirectory::Tables& tables,
-                        const RequestQueue::Ahead& ahead) const {
-  return baton::MorePlaces(ViewOf(tables), ahead);
+RequestQueue::Passage Placer::PassageOf(const WorkerDirectory::Tables& tables) const {
+  return baton::PassageOf(ViewOf(tables));
 }
 
 void Placer::WarmUp(const Placement& placement) {

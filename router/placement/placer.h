@@ -49,8 +49,9 @@ class Placer final {
   // fills `placement` when it could.
   RequestQueue::Try Place(const WorkerDirectory::Tables& tables, const RoutingNeed& need,
                           const RequestQueue::Ahead& ahead, Placement* placement);
-  // Whether a worker has a place that nobody in `ahead` could use.
-  bool MorePlaces(const WorkerDirectory::Tables& tables, const RequestQueue::Ahead& ahead) const;
+  // Likewise, what a pass through the queue asks of the workers; `place` and `hopeless` are the
+  // caller's.
+  RequestQueue::Passage PassageOf(const WorkerDirectory::Tables& tables) const;
   // The attempt of a placement is about to be opened.
   void WarmUp(const Placement& placement);
 

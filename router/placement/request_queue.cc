@@ -9,10 +9,16 @@ namespace baton {
 namespace {
 
 constexpr std::chrono::milliseconds kRetryAfter{1000};
-// With more requests than this that each wait for workers of their own, those behind wait too, so
-// that a pass stays short: those of the same tenant, and everybody.
+// With more requests than this that were tried and must wait for decode workers, those behind wait
+// too, so that a pass stays short: those of the same tenant, and everybody. Each of them seemed to
+// fit a worker with a place that nobody ahead could use, so that only clusters of many sizes and
+// versions come near to it.
 constexpr size_t kMaxAheadOfTenant = 16;
 constexpr size_t kMaxAhead = 64;
+// With as many that wait for a prefill worker, it is no longer looked up for each one behind
+// whether it needs one. Then only those may still go that certainly need none, and those not half
+// as long as any of these: how long a prompt is says the most about where it is computed.
+constexpr size_t kMaxForPrefill = 256;
 // Tenants with nothing here whose debt is remembered.
 constexpr size_t kMaxIdle = 1024;
 
@@ -53,13 +59,10 @@ absl::Status RequestQueue::Add(Waiting waiting) {
   BATON_RETURN_IF_ERROR(CheckBounds(waiting));
   Line& line = LineOf(waiting.tenant);
   if (line.waiting.empty()) line.counter.LiftTo(Level());
-  new_waiting_ += waiting.is_new ? waiting.answers : 0;
-  line.new_waiting += waiting.is_new ? waiting.answers : 0;
-  tokens_ += waiting.need.tokens;
-  line.tokens += waiting.need.tokens;
   const Turn turn(waiting.arrived, waiting.id);
   place_of_.emplace(waiting.id, std::pair(&line, turn));
-  line.waiting.emplace(turn, Queued{.waiting = std::move(waiting), .absent_since = {}});
+  const auto added = line.waiting.emplace(turn, Queued{.waiting = std::move(waiting)}).first;
+  Count(&line, &added->second, true);
   Refresh(&line);
   return absl::OkStatus();
 }
@@ -91,14 +94,32 @@ bool RequestQueue::Remove(uint64_t id) {
   return true;
 }
 
+void RequestQueue::Count(Line* line, Queued* queued, bool in) {
+  const Waiting& waiting = queued->waiting;
+  const RoutingNeed& need = waiting.need;
+  const int32_t sign = in ? 1 : -1;
+  const int32_t new_ones = waiting.is_new ? sign * waiting.answers : 0;
+  new_waiting_ += new_ones;
+  line->new_waiting += new_ones;
+  tokens_ += sign * need.tokens;
+  line->tokens += sign * need.tokens;
+  line->sizes.Set(&queued->size, in ? Tally::Counted(need.longest_sequence()) : std::nullopt);
+  // Who goes beside another answer needs no prefill worker.
+  const int64_t prompt = need.beside ? 0 : need.tokens;
+  line->prompts.Set(&queued->prompt, in ? Tally::Counted(prompt) : std::nullopt);
+  if (!need.fingerprint.empty() || need.beam_tokens > 0) line->particular += sign;
+}
+
+void RequestQueue::SetAbsent(Line* line, Queued* queued, std::optional<base::Instant> since) {
+  line->absent += (since ? 1 : 0) - (queued->absent_since ? 1 : 0);
+  queued->absent_since = since;
+}
+
 std::map<RequestQueue::Turn, RequestQueue::Queued>::iterator RequestQueue::Erase(
     Line* line, std::map<Turn, Queued>::iterator at) {
-  const Waiting& waiting = at->second.waiting;
-  new_waiting_ -= waiting.is_new ? waiting.answers : 0;
-  line->new_waiting -= waiting.is_new ? waiting.answers : 0;
-  tokens_ -= waiting.need.tokens;
-  line->tokens -= waiting.need.tokens;
-  place_of_.erase(waiting.id);
+  Count(line, &at->second, false);
+  SetAbsent(line, &at->second, std::nullopt);
+  place_of_.erase(at->second.waiting.id);
   const auto behind = line->waiting.erase(at);
   Refresh(line);
   return behind;
@@ -132,7 +153,7 @@ void RequestQueue::Charge(Line* line, const Waiting& waiting) {
 
 void RequestQueue::Pass(base::Instant now, const Passage& passage) {
   ++passes_;
-  Walk walk{.now = now, .passage = passage, .needs = {}};
+  Walk walk{.now = now, .passage = passage};
   std::vector<Line*> seen;  // whole
   while (!walk.over && !ready_.empty()) {
     Line* const line = std::get<Line*>(*ready_.begin());
@@ -141,7 +162,7 @@ void RequestQueue::Pass(base::Instant now, const Passage& passage) {
       line->next = line->waiting.begin();
       line->held_up = 0;
     }
-    if (line->next == line->waiting.end() || line->held_up > kMaxAheadOfTenant) {
+    if (IsDone(*line, walk)) {
       ready_.erase(ready_.begin());
       line->listed = nullptr;
       seen.push_back(line);
@@ -153,28 +174,73 @@ void RequestQueue::Pass(base::Instant now, const Passage& passage) {
   ForgetIdle();
 }
 
+bool RequestQueue::IsDone(const Line& line, const Walk& walk) const {
+  if (line.next == line.waiting.end() || line.held_up > kMaxAheadOfTenant) return true;
+  const bool any_may_go =
+      line.sizes.smallest() <= walk.room.context && line.prompts.smallest() < walk.too_long;
+  if (any_may_go) return false;
+  // Those for whom no worker is there must be found, and who has one again.
+  return line.absent == 0 && line.particular == 0 &&
+         !walk.passage.absent({.peak_tokens = line.sizes.largest()});
+}
+
 void RequestQueue::TryNext(Line* line, Walk* walk) {
   Queued& queued = line->next->second;
-  const Try outcome = walk->passage.place(queued.waiting, walk->ahead());
+  const RoutingNeed& need = queued.waiting.need;
+  const std::optional<Try> foreseen = walk->Foreseen(need);
+  Try outcome = foreseen.value_or(Try::kAbsent);
+  if (!foreseen) {
+    outcome = walk->passage.place(queued.waiting, walk->ahead());
+  } else if (walk->passage.absent(need)) {
+    outcome = Try::kAbsent;
+  }
   if (outcome == Try::kPlaced) {
     Charge(line, queued.waiting);
     line->next = Erase(line, line->next);
     return;
   }
   if (outcome == Try::kAbsent) {
-    if (!queued.absent_since) queued.absent_since = walk->now;
+    if (!queued.absent_since) SetAbsent(line, &queued, walk->now);
     const bool given_up = walk->passage.hopeless(queued.waiting, *queued.absent_since);
     line->next = given_up ? Erase(line, line->next) : std::next(line->next);
     return;
   }
-  queued.absent_since.reset();
-  if (outcome == Try::kNoPrefill) walk->prefill = true;
-  if (outcome == Try::kNoDecode) {
-    walk->needs.push_back(&queued.waiting.need);
+  SetAbsent(line, &queued, std::nullopt);
+  if (outcome == Try::kNoPrefill) walk->WaitsForPrefill(need);
+  if (outcome == Try::kNoDecode && !foreseen) {
+    walk->WaitsForDecode(need);
     ++line->held_up;
   }
   ++line->next;
-  walk->over = walk->needs.size() > kMaxAhead || !walk->passage.more_places(walk->ahead());
+}
+
+std::optional<RequestQueue::Try> RequestQueue::Walk::Foreseen(const RoutingNeed& need) const {
+  const bool too_large = need.longest_sequence() > room.context || need.peak_tokens > room.pool;
+  const auto wants_all = [&](const RoutingNeed* other) { return WantsAllThat(*other, need); };
+  if (too_large || std::ranges::any_of(needs, wants_all)) return Try::kNoDecode;
+  if (for_prefill == 0 || need.beside) return std::nullopt;
+  if (need.tokens >= too_long || passage.needs_prefill(need)) return Try::kNoPrefill;
+  return std::nullopt;
+}
+
+void RequestQueue::Walk::WaitsForDecode(const RoutingNeed& need) {
+  std::erase_if(needs, [&](const RoutingNeed* other) { return WantsAllThat(need, *other); });
+  needs.push_back(&need);
+  if (++held_up > kMaxAhead) over = true;
+  LookForRoom();
+}
+
+void RequestQueue::Walk::WaitsForPrefill(const RoutingNeed& need) {
+  if (need.tokens >= too_long) return;
+  shortest = std::min(shortest, need.tokens);
+  ++for_prefill;
+  if (for_prefill == 1) LookForRoom();
+  if (for_prefill >= kMaxForPrefill) too_long = std::max(passage.local_below, (shortest + 1) / 2);
+}
+
+void RequestQueue::Walk::LookForRoom() {
+  room = passage.room(ahead());
+  if (room.context == 0) over = true;
 }
 
 void RequestQueue::Refresh(Line* line) {

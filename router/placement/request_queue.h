@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,6 +18,7 @@
 #include "router/placement/tenant_counter.h"
 #include "router/router_options.h"
 #include "router/workers/routing_policy.h"
+#include "router/workers/tally.h"
 
 namespace baton {
 
@@ -68,22 +70,37 @@ class RequestQueue final {
     kNoPrefill,  // likewise the prefill workers
     kAbsent      // no worker that is there could ever take it
   };
-  // What stands before a request that is tried: needs that wait for decode workers, and whether
-  // one waits for a prefill worker. Whoever waits holds back those that want the same workers.
+  // What stands before a request that is tried: needs that wait for decode workers, but for those
+  // that want nothing which another one there does not want, and whether one waits for a prefill
+  // worker. Whoever waits holds back those that want the same workers.
   struct Ahead {
     std::span<const RoutingNeed* const> needs;
     bool prefill = false;
   };
+  // The largest context and the largest pool of the decode workers that have a place which nobody
+  // ahead could use; 0: there is none.
+  struct Room {
+    int64_t context = 0;
+    int64_t pool = 0;
+  };
   struct Passage {
     // Tries to place `waiting`.
     std::function<Try(const Waiting& waiting, const Ahead& ahead)> place;
-    // Whether some worker has a place that nobody in `ahead` could use. Asked before going on.
-    std::function<bool(const Ahead& ahead)> more_places;
+    std::function<Room(const Ahead& ahead)> room;
     // Whether a request for which no worker has been there since `since` is given up.
     std::function<bool(const Waiting& waiting, base::Instant since)> hopeless;
+    // Whether no worker that is there could ever take it: for those that are not tried.
+    std::function<bool(const RoutingNeed& need)> absent = [](const RoutingNeed&) { return false; };
+    // Whether it can go nowhere without a prefill worker. Asked while one ahead waits for such.
+    std::function<bool(const RoutingNeed& need)> needs_prefill = [](const RoutingNeed&) {
+      return false;
+    };
+    // Prompts with fewer tokens never need one.
+    int64_t local_below = 0;
   };
   // Goes through the queue once and takes out who was placed or given up. A tenant at its bound of
-  // running requests is passed over and holds nobody back.
+  // running requests is passed over and holds nobody back. Who wants no other workers than one
+  // ahead waits without being tried, and lines of only such are not gone through.
   void Pass(base::Instant now, const Passage& passage);
 
   bool empty() const { return place_of_.empty(); }
@@ -111,7 +128,9 @@ class RequestQueue final {
   using Turn = std::pair<base::Instant, uint64_t>;
   struct Queued {
     Waiting waiting;
-    std::optional<base::Instant> absent_since;
+    std::optional<base::Instant> absent_since = std::nullopt;
+    // What it counts for in its line's tallies.
+    Tally::Counted size = std::nullopt, prompt = std::nullopt;
   };
   struct Line;
   // By tokens served, and who was there first among equals.
@@ -130,7 +149,13 @@ class RequestQueue final {
     Order* listed = nullptr;  // where it stands, under `key`
     Order::key_type key;
     Wanted wanted;
-    // Of the pass of that number: whom it looks at next, and how many of its requests wait.
+    // Longest sequences, and prompts that may need a prefill worker.
+    Tally sizes, prompts;
+    // Of how many more than their length says which workers could take them; and how many were
+    // found without any when they were looked at last.
+    int64_t particular = 0, absent = 0;
+    // Of the pass of that number: whom it looks at next, and how many were tried and must wait for
+    // decode workers.
     uint64_t pass = 0;
     std::map<Turn, Queued>::iterator next;
     size_t held_up = 0;
@@ -145,18 +170,37 @@ class RequestQueue final {
   struct Walk {
     base::Instant now;
     const Passage& passage;
-    std::vector<const RoutingNeed*> needs;
-    bool prefill = false;
+    // Those ahead that wait for decode workers, none of which wants all that another one wants.
+    std::vector<const RoutingNeed*> needs = {};
+    size_t held_up = 0;  // that were tried
+    Room room{.context = std::numeric_limits<int64_t>::max(),
+              .pool = std::numeric_limits<int64_t>::max()};
+    // How many wait for a prefill worker, the shortest prompt of those, and from which length on no
+    // other is looked at.
+    size_t for_prefill = 0;
+    int64_t shortest = std::numeric_limits<int64_t>::max();
+    int64_t too_long = std::numeric_limits<int64_t>::max();
     bool over = false;
-    Ahead ahead() const { return {.needs = needs, .prefill = prefill}; }
+
+    Ahead ahead() const { return {.needs = needs, .prefill = for_prefill > 0}; }
+    // What a try would come to, as far as those ahead tell.
+    std::optional<Try> Foreseen(const RoutingNeed& need) const;
+    void WaitsForDecode(const RoutingNeed& need);
+    void WaitsForPrefill(const RoutingNeed& need);
+    void LookForRoom();
   };
 
   Line& LineOf(const std::string& tenant);
   absl::Status CheckBounds(const Waiting& waiting) const;
   // Takes a request out and returns who stood behind it.
   std::map<Turn, Queued>::iterator Erase(Line* line, std::map<Turn, Queued>::iterator at);
-  // Tries the next request of a line.
+  // Tries the next request of a line, if it may go where nobody ahead could.
   void TryNext(Line* line, Walk* walk);
+  // Whether nobody more of the line need be looked at by that walk.
+  bool IsDone(const Line& line, const Walk& walk) const;
+  // Counts a request in its line's figures, or no longer.
+  void Count(Line* line, Queued* queued, bool in);
+  void SetAbsent(Line* line, Queued* queued, std::optional<base::Instant> since);
   void Charge(Line* line, const Waiting& waiting);
   // Brings the orders and sums in step with the line.
   void Refresh(Line* line);

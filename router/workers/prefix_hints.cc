@@ -178,6 +178,19 @@ int64_t PrefixHints::TokensOf(const WorkerKey& worker, const PrefixChain& chain,
          chain.block_tokens;
 }
 
+bool PrefixHints::AnyHolds(const PrefixChain& chain, int64_t tokens) const {
+  const int64_t blocks =
+      (std::max<int64_t>(1, tokens) + chain.block_tokens - 1) / chain.block_tokens;
+  if (blocks > (chain.tokens - 1) / chain.block_tokens) return false;
+  base::MutexLock lock(&mutex_);
+  // Of every so many blocks that a worker tells of, the next one behind these.
+  return std::ranges::any_of(strides_, [&](const auto& of_workers) {
+    const auto step = static_cast<size_t>(of_workers.first);
+    const size_t last = (static_cast<size_t>(blocks) + step - 1) / step * step;
+    return last <= chain.blocks.size() && holders_.contains(chain.blocks[last - 1]);
+  });
+}
+
 std::vector<WorkerKey> PrefixHints::Holders(
     const PrefixChain& chain, size_t most, std::mt19937_64* random,
     const std::function<bool(const WorkerKey&)>& may) const {

@@ -66,6 +66,9 @@ class PrefixHints final {
   // Likewise with what is expected of it, once it has computed what it was sent. Who is sent the
   // same now may still find it missing.
   int64_t ExpectedTokens(const WorkerKey& worker, const PrefixChain& chain) const;
+  // Whether some worker may hold, or is expected to, that many leading tokens of `chain`. It costs
+  // hardly more than one look-up.
+  bool AnyHolds(const PrefixChain& chain, int64_t tokens) const;
   // Up to `most` workers that hold some of `chain`: first those that hold the most of it, drawn at
   // random where they are more, then those that hold half as much, and so on; with `may`, which
   // must not call back, only such as it is true of. The cost does not grow with the number of

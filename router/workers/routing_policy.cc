@@ -78,6 +78,12 @@ bool Knows(const WorkerFacts& worker, const RoutingNeed& need) {
   return need.beam_tokens == 0 || worker.protocol_minor >= kProtocolMinorOfBeams;
 }
 
+// Whether the decode worker is kept for one that came before.
+bool IsKept(const WorkerView& view, const RoutingInput& input) {
+  return std::ranges::any_of(input.ahead,
+                             [&](const RoutingNeed* other) { return CouldDecode(view, *other); });
+}
+
 // A prefill worker computes the prompt and draws one token. A process of both roles hands nothing
 // to itself, at whatever address.
 bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const RoutingNeed& need) {
@@ -194,12 +200,10 @@ DecodePick PickByPrefix(Candidates candidates, const RoutingNeed& need, const Ro
 DecodePick PickDecode(const RoutingNeed& need, const RoutingInput& input,
                       const WorkerView* other_model_than, std::mt19937_64* random) {
   const auto may = [&](const WorkerView& view) {
-    const bool kept = std::ranges::any_of(
-        input.ahead, [&](const RoutingNeed* other) { return CouldDecode(view, *other); });
     const bool same_model = other_model_than != nullptr &&
                             view.facts.fingerprint == other_model_than->facts.fingerprint;
     return view.places_free >= 1 && MayBeAsked(view, input.now) && CouldDecode(view, need) &&
-           !kept && !same_model;
+           !same_model && !IsKept(view, input);
   };
   Candidates candidates = Eligible(input.decode, random, may);
   if (ByPrefix(input.routing))
@@ -271,9 +275,8 @@ std::optional<Route> RouteBeside(const RoutingNeed& need, const RoutingInput& in
   if (!need.beside || input.table == nullptr) return std::nullopt;
   const WorkerView* const view = input.table->Find(WorkerKind::kDecode, *need.beside);
   if (view == nullptr || !view->serving || view->places_free < 1) return std::nullopt;
-  const bool kept = std::ranges::any_of(
-      input.ahead, [&](const RoutingNeed* other) { return CouldDecode(*view, *other); });
-  if (kept || !MayBeAsked(*view, input.now) || !CouldDecode(*view, need)) return std::nullopt;
+  if (!MayBeAsked(*view, input.now) || !CouldDecode(*view, need)) return std::nullopt;
+  if (IsKept(*view, input)) return std::nullopt;
   const int64_t block = std::max(1, view->facts.layout.block_size);
   return Route{.decode = view,
                .held_tokens = (need.tokens - 1) / block * block,
@@ -351,6 +354,13 @@ bool CouldDecode(const WorkerView& decode, const RoutingNeed& need) {
   return need.longest_sequence() <= decode.context() && need.peak_tokens <= decode.pool_tokens() &&
          (need.fingerprint.empty() || decode.facts.fingerprint == need.fingerprint) &&
          Knows(decode.facts, need);
+}
+
+bool WantsAllThat(const RoutingNeed& need, const RoutingNeed& other) {
+  return need.longest_sequence() <= other.longest_sequence() &&
+         need.peak_tokens <= other.peak_tokens &&
+         (need.fingerprint.empty() || need.fingerprint == other.fingerprint) &&
+         (need.beam_tokens == 0 || other.beam_tokens > 0);
 }
 
 bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode) {

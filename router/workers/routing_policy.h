@@ -84,7 +84,8 @@ struct RoutingInput {
   std::optional<int64_t> local_prefill_below = 0;
   bool one_model = false;  // all decode workers have the same
   base::Instant now{};
-  // Requests that came before and wait: the decode workers they could use are kept for them.
+  // Of requests that came before and wait: the decode workers that they could use are kept for
+  // them.
   std::span<const RoutingNeed* const> ahead{};
   bool prefill_is_kept = false;  // one of those waits for a prefill worker
 };
@@ -125,6 +126,9 @@ const WorkerView* PickOtherPrefill(const RoutingNeed& need, const WorkerView& de
 
 // Whether a decode worker could run the request, now or when it has room.
 bool CouldDecode(const WorkerView& decode, const RoutingNeed& need);
+// Whether every decode worker that could run `other` could run `need`, too, as far as can be told
+// without looking at workers.
+bool WantsAllThat(const RoutingNeed& need, const RoutingNeed& other);
 // Whether blocks of `prefill` can be pushed to `decode`.
 bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode);
 

@@ -1,6 +1,7 @@
 // What a placement and a status message cost a router, by the number of workers, and ten routers
 // of one machine at once, each of which knows all workers. By score, each worker has reported as
-// many blocks as fit into what a router knows, of prompts that many of them share.
+// many blocks as fit into what a router knows, of prompts that many of them share. And what a pass
+// through a queue costs in which many wait for workers that are full, while others have places.
 //
 //   bench_placement [WORKERS [ROUTERS]]
 #include <time.h>
@@ -17,6 +18,8 @@
 #include <variant>
 #include <vector>
 
+#include "router/placement/choose_place.h"
+#include "router/placement/request_queue.h"
 #include "router/workers/routing_policy.h"
 #include "router/workers/worker_table.h"
 
@@ -167,10 +170,84 @@ class Cluster {
   std::mt19937_64 random_{1};
 };
 
+// A queue before workers of which some are full.
+class Crowd {
+ public:
+  // Half of the decode workers are large and full, the others small and idle; prefill workers are
+  // full, if there are any.
+  Crowd(int workers, bool with_prefill) {
+    for (int i = 0; i < workers; ++i) {
+      const bool large = i < workers / 2 || with_prefill;
+      const bool full = large && !with_prefill;
+      Meet(WorkerKind::kDecode, i, large ? 16 * kCommonContext : kCommonContext, full ? 0 : 64);
+      if (with_prefill) Meet(WorkerKind::kPrefill, i, 16 * kCommonContext, 0);
+    }
+    local_below_ = with_prefill ? 64 : 0;
+  }
+  void Add(int tenants, int of_each) {
+    for (int i = 0; i < tenants * of_each; ++i) {
+      const bool added = queue_
+                             .Add({.id = static_cast<uint64_t>(i),
+                                   .arrived = now_ + std::chrono::milliseconds(i),
+                                   .need = {.tokens = 2000, .peak_tokens = 2 * kCommonContext + i},
+                                   .tenant = std::to_string(i % tenants)})
+                             .ok();
+      if (!added) std::abort();
+    }
+  }
+  // One pass in which nobody gets a place.
+  double Pass() {
+    static const PairSet kNone;
+    const PlacementView view{
+        .workers = table_, .failed_pairs = kNone, .local_prefill_below = local_below_, .now = now_};
+    const auto begin = SteadyTime::now();
+    RequestQueue::Passage passage = PassageOf(view);
+    passage.place = [&](const RequestQueue::Waiting& waiting, const RequestQueue::Ahead& ahead) {
+      ChosenPlace place;
+      return ChoosePlace(view, waiting.need, ahead, &random_, &place);
+    };
+    passage.hopeless = [](const auto&, base::Instant) { return false; };
+    queue_.Pass(now_, passage);
+    return std::chrono::duration<double, std::micro>(SteadyTime::now() - begin).count();
+  }
+
+ private:
+  void Meet(WorkerKind kind, int i, int32_t context, int64_t places) {
+    const std::string address = std::to_string(i);
+    table_.Add(kind, address, nullptr);
+    table_.Learn(kind, address,
+                 {.incarnation = ++processes_,
+                  .fingerprint = "m",
+                  .layout = {.dtype = "float32", .block_size = 16, .layers = 1},
+                  .protocol_major = 1,
+                  .max_model_len = context},
+                 /*accepted=*/true);
+    table_.Update(kind, address,
+                  {.takes_new = true,
+                   .blocks_total = 10'000,
+                   .share = WorkerShare{.places = places, .prompt_tokens = 1'000'000}},
+                  now_);
+  }
+
+  WorkerTable table_{{.status_fresh = std::chrono::hours(24), .full_backoff = {}}};
+  RequestQueue queue_{1 << 20};
+  int64_t local_below_ = 0;
+  uint64_t processes_ = 0;
+  base::Instant now_{std::chrono::hours(1)};
+  std::mt19937_64 random_{1};
+};
+
 struct Figures {
   std::vector<double> placements, by_score, rare_placements, statuses;  // microseconds of the clock
-  double status_cpu = 0;                                                // microseconds each, in all
+  std::vector<double> passes_for_large, passes_for_prefill;
+  double status_cpu = 0;  // microseconds each, in all
 };
+
+void Passes(int workers, bool with_prefill, std::vector<double>* took) {
+  Crowd crowd(workers, with_prefill);
+  crowd.Add(/*tenants=*/8, /*of_each=*/1250);
+  for (int i = 0; i < 200; ++i) took->push_back(crowd.Pass());
+}
 
 // One router's work. The statuses are timed one by one between placements, and counted in CPU time
 // in one go, because reading that clock costs as much as a status.
@@ -197,6 +274,8 @@ Figures Work(int workers) {
   const double begin = ThreadCpuMicroseconds();
   for (int i = 0; i < kPlacements; ++i) cluster.Say(kKinds[i % 2], i / 2 % workers);
   figures.status_cpu = (ThreadCpuMicroseconds() - begin) / kPlacements;
+  Passes(workers, /*with_prefill=*/false, &figures.passes_for_large);
+  Passes(workers, /*with_prefill=*/true, &figures.passes_for_prefill);
   return figures;
 }
 
@@ -223,6 +302,8 @@ void Run(int workers, int routers) {
     append(&all.by_score, one.by_score);
     append(&all.rare_placements, one.rare_placements);
     append(&all.statuses, one.statuses);
+    append(&all.passes_for_large, one.passes_for_large);
+    append(&all.passes_for_prefill, one.passes_for_prefill);
     all.status_cpu += one.status_cpu / routers;
   }
   std::printf("%d prefill and %d decode workers, %d router%s at once\n", workers, workers, routers,
@@ -231,6 +312,8 @@ void Run(int workers, int routers) {
   Print("CPU of one by score, of 8000 tokens", &all.by_score);
   Print("one that a single worker could take", &all.rare_placements);
   Print("a status", &all.statuses);
+  Print("a pass, 10 000 wait for the large half", &all.passes_for_large);
+  Print("a pass, 10 000 wait for prefill workers", &all.passes_for_prefill);
   std::printf("  %-40s %.2f us\n", "CPU of a status, mean", all.status_cpu);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "router/placement/choose_place.h"
 
 namespace baton::sim {
 namespace {
@@ -180,15 +181,10 @@ void RoutingSim::Place(Router* router) {
     });
     return RequestQueue::Try::kPlaced;
   };
-  const auto more = [&](const RequestQueue::Ahead& ahead) {
-    return std::ranges::any_of(open(), [&](const WorkerView* view) {
-      return std::ranges::none_of(
-          ahead.needs, [&](const RoutingNeed* need) { return CouldDecode(*view, *need); });
-    });
-  };
-  router->queue.Pass(now_, {.place = place,
-                            .more_places = more,
-                            .hopeless = [](const auto&, base::Instant) { return false; }});
+  RequestQueue::Passage passage = PassageOf({.workers = table, .failed_pairs = kNone, .now = now_});
+  passage.place = place;
+  passage.hopeless = [](const auto&, base::Instant) { return false; };
+  router->queue.Pass(now_, passage);
   if (tick_ % options_.ticks_per_status != router->index % options_.ticks_per_status) return;
   const RequestQueue::Wanted& wanted = router->queue.wanted();
   for (const auto& worker : workers_) {

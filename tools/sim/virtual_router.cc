@@ -54,17 +54,16 @@ void VirtualRouter::Pump() {
   pump_due_ = false;
   const base::Instant now = timeline_->now();
   table_.Advance(now);
-  queue_.Pass(
-      now,
-      {.place = [&](const RequestQueue::Waiting& waiting,
-                    const RequestQueue::Ahead& ahead) { return Place(waiting, ahead); },
-       .more_places = [&](const RequestQueue::Ahead& ahead) { return MorePlaces(view(), ahead); },
-       .hopeless =
-           [&](const RequestQueue::Waiting& waiting, base::Instant since) {
-             if (now - since < deadlines_.no_worker) return false;
-             links_.refused(waiting.id, absl::UnavailableError("no worker could ever take it"));
-             return true;
-           }});
+  RequestQueue::Passage passage = PassageOf(view());
+  passage.place = [&](const RequestQueue::Waiting& waiting, const RequestQueue::Ahead& ahead) {
+    return Place(waiting, ahead);
+  };
+  passage.hopeless = [&](const RequestQueue::Waiting& waiting, base::Instant since) {
+    if (now - since < deadlines_.no_worker) return false;
+    links_.refused(waiting.id, absl::UnavailableError("no worker could ever take it"));
+    return true;
+  };
+  queue_.Pass(now, passage);
   if (queue_.wanted() != told_) {
     told_ = queue_.wanted();
     links_.tell_demand();

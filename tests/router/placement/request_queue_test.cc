@@ -29,7 +29,7 @@ class RequestQueueTest : public ::testing::Test {
                              prefill_ahead_ = ahead.prefill;
                              return outcome(waiting.id);
                            },
-                       .more_places = [&](const auto&) { return more_places_; },
+                       .room = [&](const auto&) { return room_; },
                        .hopeless =
                            [&](const auto&, base::Instant since) {
                              return now_ - since >= std::chrono::seconds(30);
@@ -40,7 +40,7 @@ class RequestQueueTest : public ::testing::Test {
   RequestQueue queue_{2};
   base::Instant start_{std::chrono::hours(1)};
   base::Instant now_ = start_;
-  bool more_places_ = true;
+  RequestQueue::Room room_{.context = 5000, .pool = 5000};
   std::vector<const RoutingNeed*> ahead_;
   bool prefill_ahead_ = false;
 };
@@ -104,13 +104,15 @@ TEST_F(RequestQueueTest, TheOldestIsTheFirstThatHadNoAttempt) {
 }
 
 TEST_F(RequestQueueTest, WhoWaitsHoldsBackThoseBehindUntilNoOtherPlacesAreLeft) {
-  for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(Add(id, static_cast<int>(id), false).ok());
+  for (uint64_t id = 1; id <= 4; ++id) {
+    ASSERT_TRUE(Add(id, static_cast<int>(id), false, id == 2 ? 1000 : 10).ok());
+  }
   const auto second_waits = [](uint64_t id) { return id == 2 ? Try::kNoDecode : Try::kPlaced; };
   EXPECT_THAT(Pass(second_waits), ElementsAre(1, 2, 3, 4));
   ASSERT_EQ(ahead_.size(), 1u);  // of the last that was tried
   EXPECT_EQ(queue_.size(), 1);
   ASSERT_TRUE(Add(5, 5).ok());
-  more_places_ = false;
+  room_ = {};
   EXPECT_THAT(Pass(second_waits), ElementsAre(2));
 }
 
@@ -125,7 +127,7 @@ TEST_F(RequestQueueTest, LackOfAPrefillWorkerIsToldToThoseBehind) {
 TEST_F(RequestQueueTest, WhoNobodyCanTakeBlocksNobodyAndIsGivenUpAfterAWhile) {
   ASSERT_TRUE(Add(1, 1).ok());
   const auto absent = [](uint64_t id) { return id == 1 ? Try::kAbsent : Try::kPlaced; };
-  more_places_ = false;
+  room_ = {};
   ASSERT_TRUE(Add(2, 2).ok());
   EXPECT_THAT(Pass(absent), ElementsAre(1, 2));
   now_ += std::chrono::seconds(29);

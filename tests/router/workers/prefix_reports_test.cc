@@ -62,6 +62,29 @@ TEST_F(PrefixReportsTest, AWorkerHoldsWhatItReports) {
   EXPECT_EQ(Held(kOne, chain), 7);
 }
 
+TEST_F(PrefixReportsTest, AnyHoldsAsMuchAsTheOneThatHoldsTheMost) {
+  const PrefixChain chain = ChainAt(0, 16);
+  EXPECT_FALSE(hints_.AnyHolds(chain, 1));
+  hints_.Report(kOne, Whole(chain, 5), now_);
+  hints_.Report(
+      kTwo, {.whole = true, .version = 1, .stride = 4, .added = {chain.blocks[3], chain.blocks[7]}},
+      now_);
+  for (const int64_t tokens : {1, 5 * kReportBlock, 8 * kReportBlock}) {
+    EXPECT_TRUE(hints_.AnyHolds(chain, tokens)) << tokens;
+  }
+  EXPECT_FALSE(hints_.AnyHolds(chain, 8 * kReportBlock + 1));
+  EXPECT_FALSE(hints_.AnyHolds(ChainAt(500, 16), 1));
+  hints_.Drop(kTwo);
+  EXPECT_TRUE(hints_.AnyHolds(chain, 5 * kReportBlock));
+  EXPECT_FALSE(hints_.AnyHolds(chain, 5 * kReportBlock + 1));
+  // The last token of a prompt is computed wherever it is.
+  PrefixChain whole = chain;
+  whole.blocks.resize(5);
+  whole.tokens = 5 * kReportBlock;
+  EXPECT_FALSE(hints_.AnyHolds(whole, 4 * kReportBlock + 1));
+  EXPECT_TRUE(hints_.AnyHolds(whole, 4 * kReportBlock));
+}
+
 TEST_F(PrefixReportsTest, WithoutTheChangesBetweenNothingIsBelievedUntilTheWholeComes) {
   const PrefixChain chain = ChainAt(0, 9);
   EXPECT_TRUE(hints_.Report(kOne, Whole(chain, 4, 10), now_));

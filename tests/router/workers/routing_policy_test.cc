@@ -5,10 +5,39 @@
 #include <map>
 #include <vector>
 
+#include "common/rpc/protocol_version.h"
 #include "tests/router/workers/routing_fixture.h"
 
 namespace baton::testing {
 namespace {
+
+// Of random needs and workers: who is said to want all that another wants can run wherever that
+// one can.
+TEST_F(RoutingPolicyTest, WhoWantsAllThatAnotherWantsCouldUseAllItsWorkers) {
+  const auto need = [&] {
+    RoutingNeed made{.peak_tokens = static_cast<int64_t>(1 + random_() % 30)};
+    if (random_() % 2 == 0) {
+      made.beam_tokens =
+          1 + static_cast<int64_t>(random_() % static_cast<uint64_t>(made.peak_tokens));
+    }
+    if (random_() % 2 == 0) made.fingerprint = random_() % 2 == 0 ? "m" : "n";
+    return made;
+  };
+  int found = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const RoutingNeed one = need(), other = need();
+    WorkerView worker = View("w");
+    worker.facts.fingerprint = random_() % 2 == 0 ? "m" : "n";
+    worker.facts.layout.block_size = 1;
+    worker.facts.max_model_len = static_cast<int32_t>(1 + random_() % 30);
+    worker.facts.protocol_minor = random_() % 2 == 0 ? 0 : kProtocolMinorOfBeams;
+    worker.blocks_total = static_cast<int32_t>(1 + random_() % 30);
+    if (!WantsAllThat(one, other) || !CouldDecode(worker, other)) continue;
+    ++found;
+    EXPECT_TRUE(CouldDecode(worker, one));
+  }
+  EXPECT_GT(found, 200);
+}
 
 TEST_F(RoutingPolicyTest, LighterDecodeWorkerWins) {
   decode_[0].blocks_expected = 50;
