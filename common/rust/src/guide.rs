@@ -110,12 +110,13 @@ impl Vocabulary {
     /// Takes some milliseconds, for a hostile text seconds.
     pub fn compile(&self, kind: Kind, text: &str) -> Outcome<Guide> {
         let (rehearses, rehearsed) = mpsc::channel();
+        let mut at_work = Vec::new();
         let compile = move || self.compile_here(kind, text, &rehearses);
         thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(COMPILE_STACK);
             match thread.spawn_scoped(scope, compile) {
                 Ok(running) => {
-                    let late = cancel_late(&rehearsed);
+                    let late = cancel_late(&rehearsed, &mut at_work);
                     let broken = |_| Err(Failure::invalid("it breaks the grammar compiler"));
                     match running.join().unwrap_or_else(broken) {
                         _ if late => Err(Failure::invalid(format!(
@@ -159,11 +160,14 @@ fn announced(matcher: Matcher, rehearses: &Rehearses) -> Matcher {
 }
 
 /// Waits until no parser rehearses any more, and ends those that do so for too long. Returns whether
-/// there were such.
-fn cancel_late(rehearsed: &mpsc::Receiver<CancellationHandle>) -> bool {
+/// there were such. What ends them is kept in `at_work` until their thread has been joined.
+fn cancel_late(
+    rehearsed: &mpsc::Receiver<CancellationHandle>,
+    at_work: &mut Vec<CancellationHandle>,
+) -> bool {
     let Ok(first) = rehearsed.recv() else { return false };
     let end = Instant::now() + REHEARSAL_TIME;
-    let mut at_work = vec![first];
+    at_work.push(first);
     loop {
         match rehearsed.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(cancel) => at_work.push(cancel),
@@ -172,7 +176,10 @@ fn cancel_late(rehearsed: &mpsc::Receiver<CancellationHandle>) -> bool {
         }
     }
     at_work.iter().for_each(CancellationHandle::cancel);
-    rehearsed.iter().for_each(|cancel| cancel.cancel());
+    for cancel in rehearsed {
+        cancel.cancel();
+        at_work.push(cancel);
+    }
     true
 }
 
