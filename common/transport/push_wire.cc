@@ -127,10 +127,13 @@ grpc::ByteBuffer EncodeMessage(const PushRequest& request) {
 }
 
 std::optional<KvPiece> DecodePiece(grpc::ByteBuffer* message) {
+  const size_t bytes = message->Length();
   grpc::ProtoBufferReader stream(message);
   CodedInputStream in(&stream);
   int size = 0;
   if (in.ReadTag() != kPieceTag || !in.ReadVarintSizeAsInt(&size)) return std::nullopt;
+  // The reader takes the largest of all sizes for no limit, so that the piece would seem empty.
+  if (static_cast<size_t>(size) > bytes) return std::nullopt;
   const CodedInputStream::Limit outer = in.PushLimit(size);
   KvPiece piece;
   while (in.BytesUntilLimit() > 0) {

@@ -213,6 +213,7 @@ TEST(PushWireTest, LengthsThatLieAreRefused) {
        {uint64_t{4}, uint64_t{100}, uint64_t{0x7fffffff}, uint64_t{0x80000000},
         uint64_t{0xffffffff}, uint64_t{0x7fffffffffffffff}, ~uint64_t{0}}) {
     EXPECT_FALSE(ExpectAgreement(Bytes(2, data_tag + Varint(length) + "abc"))) << length;
+    EXPECT_FALSE(ExpectAgreement(piece_tag + Varint(length))) << length;
     EXPECT_FALSE(ExpectAgreement(piece_tag + Varint(length + 2) + abc)) << length;
     // `data` must not reach beyond its message into what follows.
     EXPECT_FALSE(ExpectAgreement(Bytes(2, data_tag + Varint(length) + "abc") + "more bytes here"));
