@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,8 +79,8 @@ class WorkerDirectory final : public WorkerNews,
   ~WorkerDirectory() override;
 
   // Workers that are listed by IP address are known when it returns; names are looked up in the
-  // background. `on_change` is called from gRPC and
-  // timer threads whenever a placement that failed might succeed, or health changed.
+  // background. `on_change` is called from gRPC and timer threads whenever a placement that failed
+  // might succeed, or health changed.
   void Start(std::function<void()> on_change);
   // No callback runs after it.
   void Stop();
@@ -148,6 +149,10 @@ class WorkerDirectory final : public WorkerNews,
   std::optional<ClusterView> ClusterFor(const WorkerKey& process) override;
   void Changed() override;
 
+  // Warnings of workers of that model that cannot hand over, but for those that were given before.
+  std::set<std::string> NewlyUnpaired(const std::string& fingerprint)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const DirectoryOptions options_;
   const base::Clock* const clock_;
   base::TimerQueue* const timers_;
@@ -162,6 +167,8 @@ class WorkerDirectory final : public WorkerNews,
   // What workers of a model are told of all of them: made anew now and then, not for each of them.
   std::map<std::string, ClusterView> clusters_ ABSL_GUARDED_BY(mutex_);
   base::Instant clusters_at_ ABSL_GUARDED_BY(mutex_){};
+  // By model, the warnings of NewlyUnpaired that hold.
+  std::map<std::string, std::set<std::string>> unpaired_ ABSL_GUARDED_BY(mutex_);
 
   base::Mutex callback_mutex_;  // held while on_change_ runs
   std::function<void()> on_change_ ABSL_GUARDED_BY(callback_mutex_);

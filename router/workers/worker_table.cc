@@ -308,6 +308,31 @@ const WorkerView* WorkerTable::Find(WorkerKind kind, const WorkerKey& key) const
   return entry == nullptr ? nullptr : &entry->view;
 }
 
+std::vector<UnpairedShape> WorkerTable::UnpairedShapes(const std::string& fingerprint) const {
+  const auto shapes_of = [&](WorkerKind kind) {
+    std::vector<KvShape> shapes;  // each once: there are few, of however many workers
+    for (const auto& [_, entry] : Of(kind).by_address) {
+      const WorkerFacts& facts = entry->view.facts;
+      if (!entry->known || !entry->accepted || facts.fingerprint != fingerprint) continue;
+      if (std::ranges::find(shapes, facts.layout) == shapes.end()) shapes.push_back(facts.layout);
+    }
+    return shapes;
+  };
+  const std::vector<KvShape> prefill = shapes_of(WorkerKind::kPrefill);
+  const std::vector<KvShape> decode = shapes_of(WorkerKind::kDecode);
+  std::vector<UnpairedShape> unpaired;
+  if (prefill.empty() || decode.empty()) return unpaired;
+  for (const KvShape& from : prefill) {
+    if (std::ranges::none_of(decode, [&](const KvShape& to) { return CanHandOver(from, to); }))
+      unpaired.push_back({WorkerKind::kPrefill, from, decode.front()});
+  }
+  for (const KvShape& to : decode) {
+    if (std::ranges::none_of(prefill, [&](const KvShape& from) { return CanHandOver(from, to); }))
+      unpaired.push_back({WorkerKind::kDecode, to, prefill.front()});
+  }
+  return unpaired;
+}
+
 int64_t WorkerTable::ServingContext(WorkerKind kind, const std::string& fingerprint) const {
   const auto& models = Of(kind).models;
   if (!fingerprint.empty()) {

@@ -56,5 +56,19 @@ TEST_F(RouterLogTest, AtLevelInfoAnAnsweredRequestHasNone) {
   EXPECT_THAT(log.str(), Not(HasSubstr("load:")));
 }
 
+// Without a word a decode worker would compute all prompts itself. However they come up, the lack
+// is told once for all workers that have it.
+TEST_F(RouterLogTest, WorkersThatCannotHandOverAreToldOf) {
+  const LogText log;
+  for (int i = 0; i < 2; ++i)
+    AddDecode([](FakeWorkerOptions& worker) { worker.layout.set_dtype("int8"); });
+  StartRouter();
+  router_.reset();
+  const std::string lack = "decode workers with KV blocks int8 block 16 ";
+  EXPECT_THAT(log.str(), ContainsRegex(lack + ".*prefill worker, whose blocks are float32 block "
+                                              "16 .*the same --kv-dtype and --block-size"));
+  EXPECT_EQ(log.str().find(lack), log.str().rfind(lack));
+}
+
 }  // namespace
 }  // namespace baton::testing

@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 
 namespace baton {
 namespace {
@@ -341,6 +342,40 @@ TEST_F(WorkerTableTest, ListsFollowWhateverHappens) {
     ASSERT_EQ(found, expected) << "step " << step;
     ASSERT_EQ(found.size(), open());
   }
+}
+
+TEST_F(WorkerTableTest, ShapesThatPairWithNoneOfTheirModelAreFound) {
+  constexpr auto kPrefill = WorkerKind::kPrefill;
+  const auto meet = [&](WorkerKind kind, const std::string& address, const std::string& dtype,
+                        const std::string& model, bool accepted) {
+    WorkerFacts facts = Facts(1);
+    facts.layout.dtype = dtype;
+    facts.fingerprint = model;
+    table_.Add(kind, address, nullptr);
+    table_.Learn(kind, address, facts, accepted);
+  };
+  const auto unpaired = [&] {
+    std::set<std::tuple<WorkerKind, std::string, std::string>> found;
+    for (const UnpairedShape& one : table_.UnpairedShapes("m"))
+      found.emplace(one.kind, one.shape.dtype, one.of_others.dtype);
+    return found;
+  };
+  using ::testing::ElementsAre;
+  using ::testing::IsEmpty;
+  using Found = std::tuple<WorkerKind, std::string, std::string>;
+  meet(kDecode, "d:1", "int8", "m", true);
+  meet(kDecode, "d:2", "int8", "m", true);
+  EXPECT_THAT(unpaired(), IsEmpty());  // there are no others yet
+  meet(kPrefill, "p:1", "bfloat16", "other", true);
+  meet(kPrefill, "p:2", "bfloat16", "m", /*accepted=*/false);
+  EXPECT_THAT(unpaired(), IsEmpty());
+  meet(kPrefill, "p:3", "bfloat16", "m", true);
+  EXPECT_THAT(unpaired(),
+              ElementsAre(Found(kPrefill, "bfloat16", "int8"), Found(kDecode, "int8", "bfloat16")));
+  meet(kPrefill, "p:4", "int8", "m", true);
+  EXPECT_THAT(unpaired(), ElementsAre(Found(kPrefill, "bfloat16", "int8")));
+  meet(kDecode, "d:2", "bfloat16", "m", true);
+  EXPECT_THAT(unpaired(), IsEmpty());
 }
 
 TEST_F(WorkerTableTest, TellsElasticWorkersOfAllThatServeTheirModel) {
