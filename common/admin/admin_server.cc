@@ -12,7 +12,6 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/http/http_server.h"
-#include "common/rpc/held_port.h"
 
 namespace baton {
 namespace {
@@ -106,14 +105,11 @@ class AdminServer::Impl {
 };
 
 absl::Status AdminServer::Impl::Listen() {
-  // Its messages name the flag of this port.
-  BATON_ASSIGN_OR_RETURN(HeldPort port,
-                         HeldPort::Take(options_.host, options_.port, "--admin-port"));
-  port.LetGo();
   BATON_ASSIGN_OR_RETURN(
       http_,
       HttpServer::Start({.host = options_.host,
                          .port = options_.port,
+                         .port_flag = "--admin-port",
                          .insecure = true,  // it shows nothing that asks for more
                          .threads = 1,
                          .limits = kLimits,

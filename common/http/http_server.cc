@@ -47,8 +47,8 @@ class HttpServer::Impl {
       }
       threads_.push_back(std::make_unique<IoThread>(&shared_, std::move(tls), each));
     }
-    listener_ =
-        std::make_unique<Listener>(&threads_[0]->context(), ListenerOptions{.flag = "--http-port"});
+    listener_ = std::make_unique<Listener>(&threads_[0]->context(),
+                                           ListenerOptions{.flag = options.port_flag});
     BATON_RETURN_IF_ERROR(listener_->Listen(options.host, options.port));
     listener_->Accept([this]() -> boost::asio::io_context& { return threads_[next_]->context(); },
                       [this](boost::asio::ip::tcp::socket socket) {

@@ -45,8 +45,9 @@ struct HttpLimits {
 
 struct HttpServerOptions {
   std::string host = "127.0.0.1";
-  int port = 0;    // 0 takes any free one
-  TlsOptions tls;  // as of the gRPC ports: read again when the files change
+  int port = 0;                           // 0 takes any free one
+  std::string port_flag = "--http-port";  // that messages name the port by
+  TlsOptions tls;                         // as of the gRPC ports: read again when the files change
   // With TLS: whoever connects must show one of the authority's certificates. Else who shows none
   // may connect, too, and one of another authority is still refused.
   bool client_certificates = true;

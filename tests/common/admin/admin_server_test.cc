@@ -89,7 +89,8 @@ TEST(AdminServer, RefusesAPortInUseAndAnAddressOfOthers) {
   const auto second = AdminServer::Start(std::move(same));
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(second.status().message()), HasSubstr("127.0.0.1:"));
+  EXPECT_THAT(std::string(second.status().message()),
+              AllOf(HasSubstr("127.0.0.1:"), HasSubstr("--admin-port")));
   AdminOptions foreign = Options();
   foreign.host = "192.0.2.1";
   EXPECT_FALSE(AdminServer::Start(std::move(foreign)).ok());
