@@ -27,21 +27,47 @@ constexpr int kMostSums = 28;
 constexpr int kTileRows = 14;
 #endif
 
-// Elements of depth that all tiles multiply before the next: so much of a pair of panels stays in
-// the second-level cache.
-constexpr int64_t kDepth = 1024;
+// Elements of depth that all tiles multiply before the next. So much of a pair of panels stays in
+// the first-level cache for them, and as much again that is fetched meanwhile in the second.
+constexpr int64_t kDepth = 256;
 
-// How far ahead of the products weights are fetched. The processor's own fetching does not fill the
-// time that a tile is multiplied.
+// How far ahead of the products a tile that is alone fetches weights. The processor's own fetching
+// does not fill the time that it is multiplied.
 constexpr int64_t kAheadBytes = 4096;
 
-// Calls tile(first row, rows) for the tiles of `count` rows, which have about equally many.
+// What a pass over some elements of depth fetches meanwhile: an address, and how far it moves with
+// every element.
+struct Fetch {
+  const std::byte* from = nullptr;
+  int64_t step = 0;  // bytes
+};
+
+// Several tiles fetch the next weights together, each its part of them and evenly all the time: the
+// first alone would wait for memory, which had nothing to do while the others are multiplied.
+template <typename W>
+HWY_INLINE Fetch FetchOf(const W* weights, int64_t depth, int64_t pass, int64_t passes) {
+  constexpr int64_t kElementBytes = kPanelPairWidth * sizeof(W);
+  const auto* const from = reinterpret_cast<const std::byte*>(weights);
+  if (passes == 1) return {from + kAheadBytes, kElementBytes};
+  const int64_t bytes = depth * kElementBytes;
+  return {from + bytes + bytes * pass / passes, (kElementBytes + passes - 1) / passes};
+}
+
+// A tile of those of some rows, which have about equally many.
+struct Tile {
+  int64_t row = 0;  // the first
+  int64_t rows = 0;
+  int64_t index = 0;
+  int64_t of = 0;
+};
+
+// Calls fn(Tile) for the tiles of `count` rows.
 template <typename Fn>
-HWY_INLINE void ForEachTile(int64_t count, Fn tile) {
+HWY_INLINE void ForEachTile(int64_t count, Fn fn) {
   const int64_t tiles = (count + kTileRows - 1) / kTileRows;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t row = count * i / tiles;
-    tile(row, count * (i + 1) / tiles - row);
+    fn(Tile{row, count * (i + 1) / tiles - row, i, tiles});
   }
 }
 
@@ -61,7 +87,7 @@ HWY_INLINE void LoadPair(const float* from, int part, FloatVec& first, FloatVec&
 // after the other; of the panels' columns only those of some vectors.
 template <int kRows, int kCount, typename W>
 HWY_INLINE void MultiplyParts(const float* rows, const W* pair, int first_part, int64_t depth,
-                              float* sums) {
+                              Fetch fetch, float* sums) {
   FloatVec acc[kRows][kCount][2];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -77,8 +103,9 @@ HWY_INLINE void MultiplyParts(const float* rows, const W* pair, int first_part, 
   for (int64_t k = 0; k < depth; ++k) {
     const W* const weights = pair + k * kPanelPairWidth;
     for (size_t line = 0; line < kPanelPairWidth * sizeof(W); line += 64) {
-      __builtin_prefetch(reinterpret_cast<const std::byte*>(weights) + kAheadBytes + line);
+      __builtin_prefetch(fetch.from + line);
     }
+    fetch.from += fetch.step;
 #pragma GCC unroll 2
     for (int p = 0; p < kCount; ++p) {
       FloatVec first;
@@ -104,24 +131,27 @@ HWY_INLINE void MultiplyParts(const float* rows, const W* pair, int first_part, 
 }
 
 template <int kRows, typename W>
-void MultiplyTile(const float* rows, const W* pair, int64_t depth, float* sums) {
+void MultiplyTile(const float* rows, const W* pair, const Tile& tile, int64_t depth, float* sums) {
   constexpr int kCount = 2 * kParts * kRows <= kMostSums ? kParts : 1;
-  for (int part = 0; part < kParts; part += kCount) {
-    MultiplyParts<kRows, kCount>(rows, pair, part, depth, sums);
+  constexpr int kPasses = kParts / kCount;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const Fetch fetch = FetchOf(pair, depth, tile.index * kPasses + pass, tile.of * kPasses);
+    MultiplyParts<kRows, kCount>(rows, pair, pass * kCount, depth, fetch, sums);
   }
 }
 
 template <typename W, int... kRows>
 void RunAs(const PanelTask& task, std::integer_sequence<int, kRows...>) {
-  static constexpr void (*kTiles[])(const float*, const W*, int64_t,
+  static constexpr void (*kTiles[])(const float*, const W*, const Tile&, int64_t,
                                     float*) = {&MultiplyTile<kRows + 1, W>...};
   const W* const pair = static_cast<const W*>(task.pair);
   HWY_ALIGN float sums[kPanelRows * kPanelPairWidth];
   std::fill_n(sums, task.count * kPanelPairWidth, 0.0f);
   for (int64_t k = 0; k < task.in; k += kDepth) {
-    ForEachTile(task.count, [&](int64_t row, int64_t rows) {
-      kTiles[rows - 1](task.rows + row * task.in + k * rows, pair + k * kPanelPairWidth,
-                       std::min(kDepth, task.in - k), sums + row * kPanelPairWidth);
+    ForEachTile(task.count, [&](const Tile& tile) {
+      kTiles[tile.rows - 1](task.rows + tile.row * task.in + k * tile.rows,
+                            pair + k * kPanelPairWidth, tile, std::min(kDepth, task.in - k),
+                            sums + tile.row * kPanelPairWidth);
     });
   }
   FinishPanels(task.output, task.first_column, kPanelPairWidth, sums);
@@ -153,14 +183,14 @@ void PackTile(Matrix in, int64_t row, int64_t rows, int64_t begin, int64_t end, 
 void PackRows(Matrix in, int64_t begin, int64_t end, float* out) {
   // So many columns of a tile stay in the first-level cache while its rows come one by one.
   constexpr int64_t kColumns = 128;
-  ForEachTile(in.rows, [&](int64_t row, int64_t rows) {
+  ForEachTile(in.rows, [&](const Tile& tile) {
     for (int64_t column = begin; column < end; column += kColumns) {
       const int64_t last = std::min(column + kColumns, end);
-      float* const tile = out + row * in.cols;
+      float* const to = out + tile.row * in.cols;
       if (in.dtype == DType::kF32) {
-        PackTile<float>(in, row, rows, column, last, tile);
+        PackTile<float>(in, tile.row, tile.rows, column, last, to);
       } else {
-        PackTile<uint16_t>(in, row, rows, column, last, tile);
+        PackTile<uint16_t>(in, tile.row, tile.rows, column, last, to);
       }
     }
   });
