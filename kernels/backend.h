@@ -153,7 +153,7 @@ struct DeviceMemorySize {
 // tokens for the same request.
 struct BackendInfo {
   Device device = Device::kCpu;
-  std::string isa;     // "amx" | "avx512" | "avx2" | "scalar" | "sm_90"
+  std::string isa;     // "amx" | "avx512_bf16" | "avx512" | "avx2" | "scalar" | "sm_90"
   std::string matmul;  // the implementation that was chosen, e.g. "pairs:avx512_bf16"
   int threads = 1;
   DType compute_dtype = DType::kF32;

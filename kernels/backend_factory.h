@@ -37,8 +37,8 @@ constexpr std::optional<Quantization> ParseQuantization(std::string_view name) {
 // What MakeBackend makes.
 struct BackendOptions {
   Device device = Device::kCpu;
-  // Of the CPU: auto | amx | avx512 | avx2. Of the reference "exact" has products by small integers
-  // take their inputs as they are.
+  // Of the CPU: auto | amx | avx512_bf16 | avx512 | avx2. Of the reference "exact" has products by
+  // small integers take their inputs as they are.
   std::string isa = "auto";
   DType compute_dtype = DType::kF32;
   Quantization quantization = Quantization::kNone;

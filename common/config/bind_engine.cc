@@ -72,7 +72,8 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
            "type of the KV cache; auto: that of the computation; fp8: e4m3; int8: with a scale for "
            "each token and head, on a CPU only"));
   set->Add(With(ChoiceFlag("isa", &flags->isa), group,
-                "instruction set; auto: the best this machine has, amx in bfloat16 only"));
+                "instruction set; auto: the fastest this machine has; amx and avx512_bf16 in "
+                "bfloat16 only"));
   set->Add(Common(
       With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
            "threads that compute; 0 = one for each physical core that this process may use")));

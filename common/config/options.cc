@@ -61,6 +61,7 @@ Choices<DeviceFlag> ChoicesOf(DeviceFlag /*type*/) {
 Choices<IsaFlag> ChoicesOf(IsaFlag /*type*/) {
   return {{"auto", IsaFlag::kAuto},
           {"amx", IsaFlag::kAmx},
+          {"avx512_bf16", IsaFlag::kAvx512Bf16},
           {"avx512", IsaFlag::kAvx512},
           {"avx2", IsaFlag::kAvx2}};
 }

@@ -48,7 +48,7 @@ struct ServerFlags {
 enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
 enum class KvDtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16, kInt8, kFp8 };
 enum class DeviceFlag { kCpu, kCuda };
-enum class IsaFlag { kAuto, kAmx, kAvx512, kAvx2 };
+enum class IsaFlag { kAuto, kAmx, kAvx512Bf16, kAvx512, kAvx2 };
 enum class QuantizationFlag { kNone, kFp8 };
 enum class PolicyFlag { kFcfs, kPastFuture, kRemaining, kBoost };
 // By what a router chooses workers: router/router_options.h.

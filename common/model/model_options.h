@@ -22,7 +22,7 @@ struct ModelOptions {
   std::optional<kernels::DType> dtype;     // of arithmetic; empty: see ResolveComputeDType
   std::optional<kernels::DType> kv_dtype;  // of the KV cache; empty: that of arithmetic
   kernels::Device device = kernels::Device::kCpu;
-  std::string isa = "auto";          // of the CPU: auto, amx, avx512 or avx2
+  std::string isa = "auto";          // of the CPU: auto, amx, avx512_bf16, avx512 or avx2
   int threads = 0;                   // of all ranks together; 0 = one per physical core
   int32_t tensor_parallel_size = 1;  // ranks
   std::string nccl_library;          // of ranks on GPUs; "" = the loader's own

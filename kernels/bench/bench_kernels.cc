@@ -1,7 +1,7 @@
 // Prints the rate of every operation and its share of what this machine can do, measured in the
 // same run, at the shape of a 430 M Llama, on a GPU of Llama-3.1-8B.
 //
-//   bench_kernels [--device cpu|cuda] [--isa auto|amx|avx512|avx2]
+//   bench_kernels [--device cpu|cuda] [--isa auto|amx|avx512_bf16|avx512|avx2]
 //                 [--dtype bfloat16|float16|float32] [--threads N] [--rounds N]
 //                 [--shape llama-8b|llama-430m|tiny]
 //                 [--only matmuls,steps,operations] [--quantization none|fp8]
@@ -333,7 +333,8 @@ int main(int argc, char** argv) {
     } else {
       std::fprintf(stderr,
                    "unknown or incomplete '%s %s'; usage: bench_kernels [--device cpu|cuda] "
-                   "[--isa auto|amx|avx512|avx2] [--dtype bfloat16|float16|float32] [--threads N] "
+                   "[--isa auto|amx|avx512_bf16|avx512|avx2] [--dtype bfloat16|float16|float32] "
+                   "[--threads N] "
                    "[--rounds N] [--shape llama-8b|llama-430m|tiny] "
                    "[--only matmuls,steps,operations] [--quantization none|fp8] "
                    "[--weights none|w4|w8|q4_k|q6_k] [--group 32|64|128] "

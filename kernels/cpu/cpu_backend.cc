@@ -33,7 +33,7 @@ int ThreadsOfRank(const BackendOptions& options) {
 
 std::unique_ptr<cpu::Gemm> MakeGemm(cpu::Isa isa, DType compute_dtype, int threads) {
   if (isa == cpu::Isa::kAmx) return std::make_unique<cpu::BandGemm>(cpu::AmxKernel(), threads);
-  if (isa == cpu::Isa::kAvx512 && compute_dtype == DType::kBF16 && cpu::HasAvx512Bf16()) {
+  if (isa == cpu::Isa::kAvx512Bf16) {
     return std::make_unique<cpu::BandGemm>(cpu::PairsKernel(), threads);
   }
   return std::make_unique<cpu::PanelGemm>(isa, compute_dtype, threads);

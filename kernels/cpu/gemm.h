@@ -11,8 +11,8 @@
 
 namespace baton::kernels::cpu {
 
-// The matrix product by weights of floats: by bands of bf16 with AMX and with avx512_bf16, by
-// panels otherwise. Matrices are dense: rows follow each other without gaps.
+// The matrix product by weights of floats: by bands of bf16 with amx and avx512_bf16, by panels
+// otherwise. Matrices are dense: rows follow each other without gaps.
 class Gemm {
  public:
   virtual ~Gemm() = default;

@@ -8,24 +8,29 @@
 namespace baton::kernels::cpu {
 
 // The instruction sets of a backend. Every kernel that all machines have exists once for AVX2 and
-// once for AVX-512, and a backend uses one of them from start to end; kAmx is AVX-512 with products
-// in bf16 by tiles. What a product takes beside that (avx512_bf16, VNNI) is asked of the machine.
-enum class Isa { kAvx2, kAvx512, kAmx };
+// once for AVX-512, and a backend uses one of them from start to end; kAvx512Bf16 and kAmx are
+// AVX-512 with products in bf16 by pairs and by tiles. Whether products by integers take VNNI,
+// whose bits are those of the others, is asked of the machine.
+enum class Isa { kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 std::string_view Name(Isa isa);
 
-// The instruction set that `wanted` ("auto", "amx", "avx512" or "avx2") stands for in a backend
-// that computes in `compute_dtype`; "auto" is the best that this machine has, amx for bf16 only.
-// Where the processor has AMX and the operating system refuses it, "auto" says so once in the log.
-// INVALID_ARGUMENT for another name and for amx with another dtype, FAILED_PRECONDITION where the
-// machine lacks what is wanted.
+// The instruction set that `wanted` ("auto", "amx", "avx512_bf16", "avx512" or "avx2") stands for
+// in a backend that computes in `compute_dtype`; "auto" is the fastest that this machine has, amx
+// and avx512_bf16 for bf16 only. Where the processor has AMX and the operating system refuses it,
+// "auto" says so once in the log. INVALID_ARGUMENT for another name and for these two with another
+// dtype, FAILED_PRECONDITION where the machine lacks what is wanted.
 absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype);
 
 // The instruction set of all kernels but the product: kAvx2 or kAvx512.
 Isa VectorIsa(Isa isa);
 
-// Whether this machine multiplies pairs of bf16 (avx512_bf16), which matters beside AVX-512 alone.
+// Whether this machine multiplies pairs of bf16 (avx512_bf16).
 bool HasAvx512Bf16();
+
+// Whether it is faster by pairs of bf16 than in fp32. Processors of AMD have twice the rate of
+// products with them; of Intel's, which multiply a pair every other cycle, half.
+bool MultipliesPairsFast();
 
 // Whether this machine multiplies and sums bytes at once (avx512_vnni), which matters beside
 // AVX-512 alone.

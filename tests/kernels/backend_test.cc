@@ -18,9 +18,9 @@ TEST(BackendFactoryTest, ReportsHowItComputes) {
     EXPECT_EQ(backend->info().isa, way.isa);
     EXPECT_EQ(backend->info().threads, std::min(way.threads, omp_get_thread_limit()));
     EXPECT_EQ(backend->info().compute_dtype, way.dtype);
-    const bool pairs = way.dtype == DType::kBF16 && __builtin_cpu_supports("avx512bf16") != 0;
-    const std::string avx512 = pairs ? "pairs" : "panel";
-    const std::string prefix = way.isa == "amx" ? "tiles" : way.isa == "avx512" ? avx512 : "panel";
+    const std::string prefix = way.isa == "amx"           ? "tiles"
+                               : way.isa == "avx512_bf16" ? "pairs"
+                                                          : "panel";
     EXPECT_THAT(backend->info().matmul, testing::StartsWith(prefix));
     EXPECT_THAT(backend->info().numerics(), testing::HasSubstr(way.isa));
   }
@@ -32,7 +32,7 @@ TEST(BackendFactoryTest, AutoTakesAnIsaOfThisMachine) {
   EXPECT_THAT((*backend)->info().isa, testing::AnyOf("avx512", "avx2"));
   const auto bf16 = MakeBackend({.compute_dtype = DType::kBF16});
   ASSERT_TRUE(bf16.ok()) << bf16.status();
-  EXPECT_THAT((*bf16)->info().isa, testing::AnyOf("amx", (*backend)->info().isa));
+  EXPECT_THAT((*bf16)->info().isa, testing::AnyOf("amx", "avx512_bf16", (*backend)->info().isa));
   EXPECT_GE((*backend)->info().threads, 1);
 }
 
@@ -43,10 +43,13 @@ TEST(BackendFactoryTest, EveryWayHasNumericsOfItsOwn) {
   EXPECT_EQ(numerics.size(), CpuWays().size());
 }
 
-TEST(BackendFactoryTest, AmxIsRefusedWhereTheMachineLacksIt) {
-  if (MachineHas({Device::kCpu, "amx", DType::kBF16})) return;
-  const auto backend = MakeBackend({.isa = "amx", .compute_dtype = DType::kBF16});
-  EXPECT_THAT(std::string(backend.status().message()), testing::HasSubstr("isa amx: this "));
+TEST(BackendFactoryTest, WhatTheMachineLacksIsRefused) {
+  for (const std::string isa : {"amx", "avx512_bf16"}) {
+    if (MachineHas({Device::kCpu, isa, DType::kBF16})) continue;
+    const auto backend = MakeBackend({.isa = isa, .compute_dtype = DType::kBF16});
+    EXPECT_THAT(std::string(backend.status().message()),
+                testing::HasSubstr("isa " + isa + ": this "));
+  }
 }
 
 TEST(BackendFactoryTest, RefusesWhatItCannotDo) {
@@ -58,8 +61,9 @@ TEST(BackendFactoryTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(message({.compute_dtype = DType::kF16}), testing::HasSubstr("bfloat16 or float32"));
   EXPECT_THAT(message({.quantization = Quantization::kFp8}),
               testing::HasSubstr("--quantization none"));
-  EXPECT_THAT(message({.isa = "sse9"}), testing::HasSubstr("auto, amx, avx512 or avx2"));
-  EXPECT_THAT(message({.isa = "amx"}), testing::HasSubstr("--dtype bfloat16"));
+  EXPECT_THAT(message({.isa = "sse9"}), testing::HasSubstr("auto, amx, avx512_bf16, avx512 or"));
+  for (const char* isa : {"amx", "avx512_bf16"})
+    EXPECT_THAT(message({.isa = isa}), testing::HasSubstr("--dtype bfloat16"));
   EXPECT_THAT(message({.threads = -1}), testing::HasSubstr("threads -1"));
 }
 

@@ -42,6 +42,9 @@ inline std::unique_ptr<Backend> Make(const Way& way) {
 inline bool MachineHas(const Way& way) {
   if (way.isa == "avx2" || way.isa == "auto") return true;
   if (way.isa == "amx" && way.dtype != DType::kBF16) return false;
+  if (way.isa == "avx512_bf16") {
+    return way.dtype == DType::kBF16 && __builtin_cpu_supports("avx512bf16") != 0;
+  }
   const auto backend = MakeBackend({.compute_dtype = way.dtype, .threads = 1});
   if (!backend.ok()) return false;
   const std::string& best = (*backend)->info().isa;
@@ -51,7 +54,7 @@ inline bool MachineHas(const Way& way) {
 // Every CPU way that this machine can run.
 inline std::vector<Way> CpuWays() {
   std::vector<Way> ways;
-  for (const char* isa : {"amx", "avx512", "avx2"}) {
+  for (const char* isa : {"amx", "avx512_bf16", "avx512", "avx2"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const Way way{Device::kCpu, isa, dtype};
       if (MachineHas(way)) ways.push_back(way);

@@ -1,8 +1,7 @@
-// AVX-512 where products are by panels: in fp32, and in bf16 without avx512_bf16.
+// AVX-512 with products by panels.
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/isa.h"
 #include "kernels/machine_limits.h"
 #include "tests/kernels/paged_fixture.h"
 
@@ -66,12 +65,7 @@ TEST_P(MixedIsaTest, ThePeakIsThatOfTheProducts) {
   EXPECT_GT(MeasureMachineLimits(Mixed()->info(), false).flops_per_s, 0);
 }
 
-std::vector<DType> MixedDTypes() {
-  if (cpu::HasAvx512Bf16()) return {DType::kF32};
-  return {DType::kF32, DType::kBF16};
-}
-
-INSTANTIATE_TEST_SUITE_P(Cpu, MixedIsaTest, testing::ValuesIn(MixedDTypes()),
+INSTANTIATE_TEST_SUITE_P(Cpu, MixedIsaTest, testing::Values(DType::kF32, DType::kBF16),
                          [](const auto& test) { return std::string(Name(test.param)); });
 
 }  // namespace
