@@ -5,7 +5,7 @@
 #include "common/base/check.h"
 #include "common/model/activations.h"
 #include "common/model/kv_arena.h"
-#include "common/model/load_memory.h"
+#include "common/model/quantize/fp8_reader.h"
 #include "common/model/tensor_specs.h"
 #include "kernels/quantized_tensor.h"
 

@@ -48,11 +48,6 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
   return need;
 }
 
-bool MayStayFp8(const ModelConfig& config, kernels::DType compute_dtype) {
-  return config.quantization.has_value() && config.quantization->fp8_products() &&
-         SizeOf(compute_dtype) == 2;
-}
-
 double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels::DType dtype) {
   if (!config.quantization.has_value() || config.quantization->fp8()) return 0;
   const double qkv = (shape.q_heads + 2.0 * shape.kv_heads) * config.head_dim;

@@ -28,10 +28,6 @@ struct MemoryNeed {
                        const StepLimits& limits);
 };
 
-// Whether projections stay in e4m3, on a device that has products of it, where these are as fine as
-// the checkpoint asks. Only arithmetic in 16 bits has them.
-bool MayStayFp8(const ModelConfig& config, kernels::DType compute_dtype);
-
 // What a rank on a GPU takes beside that, where its projections are small integers: room to widen
 // the largest of them to `dtype`. An output projection that is not tied to the embeddings counts
 // unless the checkpoint's description says that it is no integers. 0 for any other model.

@@ -11,6 +11,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/model/load_memory.h"
+#include "common/model/quantize/fp8_reader.h"
 #include "common/model/tensor_specs.h"
 #include "common/model/warm_up.h"
 

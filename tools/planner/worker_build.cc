@@ -9,6 +9,7 @@
 #include "common/model/footprint.h"
 #include "common/model/kv_arena.h"
 #include "common/model/load_memory.h"
+#include "common/model/quantize/fp8_reader.h"
 
 namespace baton::planner {
 namespace {

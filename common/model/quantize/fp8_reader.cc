@@ -45,6 +45,11 @@ absl::Status NoNumber(const StoredTensor& codes) {
 
 }  // namespace
 
+bool MayStayFp8(const ModelConfig& config, kernels::DType compute_dtype) {
+  return config.quantization.has_value() && config.quantization->fp8_products() &&
+         SizeOf(compute_dtype) == 2;
+}
+
 absl::StatusOr<std::vector<float>> ReadScales(const StoredTensor& tensor, bool zeros) {
   BATON_ASSIGN_OR_RETURN(const DType dtype, TensorDType(tensor));
   std::vector<float> scales(tensor.data.size() / SizeOf(dtype));

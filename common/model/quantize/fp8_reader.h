@@ -15,6 +15,10 @@ namespace baton {
 
 struct WeightItem;
 
+// Whether projections stay in e4m3, on a device that has products of it, where these are as fine as
+// the checkpoint asks. Only arithmetic in 16 bits has them.
+bool MayStayFp8(const ModelConfig& config, kernels::DType compute_dtype);
+
 // The numbers of a tensor of scales. INVALID_ARGUMENT, naming it, where one is not finite and above
 // 0, or not 0 either where `zeros` may be.
 absl::StatusOr<std::vector<float>> ReadScales(const StoredTensor& tensor, bool zeros = false);
