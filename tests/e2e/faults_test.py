@@ -2,15 +2,22 @@
 
 One row per (role, state); `preempted` needs a crowd and a pool that is too small for it. Whatever happens the client has each token exactly once and the same as
 undisturbed, the EOS log has each row once, and no block stays held.
+
+`faults_test.py --scheme w4 ...` has the workers serve the demo model quantized so, in groups of 32.
 """
 
+import argparse
 import os
+import pathlib
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import unittest
 
 import client
-from cluster import Cluster, wait_until
+from cluster import BIN, DEMO_MODEL, PATIENCE_S, Cluster, wait_until
 
 DECODE_STATES = ["accepted", "queued", "reserved", "receiving", "committing", "started",
                  "decoding@7", "finishing"]
@@ -51,11 +58,11 @@ def wire_request(state):
     return {**WIRE, "spec": spec}
 
 
-def armed(role, state, local):
+def armed(role, state, local, model=DEMO_MODEL):
     """A service whose one worker of `role` stops in `state` (the first time, or `state@N`)."""
     spec = state if "@" in state else f"{state}@1"
     flags = {f"{role}_flags": ["--enable-failpoints"]}
-    return Cluster(prefill=0 if local else 1, flags=FAST + (TIGHT if state == "preempted" else []),
+    return Cluster(model=model, prefill=0 if local else 1, flags=FAST + (TIGHT if state == "preempted" else []),
                    worker_environment={"BATON_FAILPOINT": f"{spec}:stop"}, **flags)
 
 
@@ -75,9 +82,18 @@ def victim_of(service, role):
 
 
 class KillMatrix(unittest.TestCase):
+    scheme = None  # by which `baton model quantize` makes the model that is served
+    model = DEMO_MODEL
+
     @classmethod
     def setUpClass(cls):
-        with Cluster(flags=FAST) as service:
+        if cls.scheme is not None:
+            folder = tempfile.TemporaryDirectory(prefix="baton-faults-")
+            cls.addClassCleanup(folder.cleanup)
+            cls.model = pathlib.Path(folder.name) / cls.scheme
+            subprocess.run([BIN / "baton", "model", "quantize", DEMO_MODEL, cls.model, "--scheme", cls.scheme,
+                            "--group", "32"], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
+        with Cluster(model=cls.model, flags=FAST) as service:
             cls.undisturbed = {state: service.generate(requests(state), "--chat")
                                for state in ("", "preempted")}
 
@@ -89,7 +105,7 @@ class KillMatrix(unittest.TestCase):
     def test_kill(self):
         for role, state, local in self.rows():
             with self.subTest(role=role, state=state, local=local), \
-                    armed(role, state, local) as service:
+                    armed(role, state, local, self.model) as service:
                 self.kill_row(service, role, state)
 
     def kill_row(self, service, role, state):
@@ -119,7 +135,7 @@ class KillMatrix(unittest.TestCase):
     def test_cancel(self):
         for role, state, local in self.rows():
             with self.subTest(role=role, state=state, local=local), \
-                    armed(role, state, local) as service:
+                    armed(role, state, local, self.model) as service:
                 wire = client.Client(service.router.grpc)
                 calls = self.chat(service, wire, state)
                 victim = victim_of(service, role)
@@ -134,7 +150,7 @@ class KillMatrix(unittest.TestCase):
     def test_deadline(self):
         for role, state, local in self.rows():
             with self.subTest(role=role, state=state, local=local), \
-                    armed(role, state, local) as service:
+                    armed(role, state, local, self.model) as service:
                 wire = client.Client(service.router.grpc)
                 calls = self.chat(service, wire, state, timeout_s=3)
                 victim = victim_of(service, role)
@@ -210,4 +226,8 @@ class Restart(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--scheme")
+    known, others = parser.parse_known_args()
+    KillMatrix.scheme = known.scheme
+    unittest.main(argv=[sys.argv[0], *others])
