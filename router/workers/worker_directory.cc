@@ -128,7 +128,7 @@ std::set<std::string> WorkerDirectory::NewlyUnpaired(const std::string& fingerpr
                             " workers with KV blocks ", unpaired.shape.Describe(), " ",
                             prefills ? "have no decode worker to hand over to"
                                      : "can be given no prompt by a prefill worker",
-                            ", whose blocks are ", unpaired.of_others.Describe(),
+                            "; these have ", unpaired.of_others.Describe(),
                             "; start all with the same --kv-dtype and --block-size"));
   }
   std::set<std::string> added;

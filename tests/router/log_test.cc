@@ -65,7 +65,7 @@ TEST_F(RouterLogTest, WorkersThatCannotHandOverAreToldOf) {
   StartRouter();
   router_.reset();
   const std::string lack = "decode workers with KV blocks int8 block 16 ";
-  EXPECT_THAT(log.str(), ContainsRegex(lack + ".*prefill worker, whose blocks are float32 block "
+  EXPECT_THAT(log.str(), ContainsRegex(lack + ".*prefill worker; these have float32 block "
                                               "16 .*the same --kv-dtype and --block-size"));
   EXPECT_EQ(log.str().find(lack), log.str().rfind(lack));
 }
