@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/formats/gguf/gguf_types.h"
+#include "common/model/quantize/fp8_reader.h"
 #include "common/model/quantize/gguf_blocks.h"
 #include "common/model/quantize/quantized_parts.h"
 #include "common/model/tensor_slices.h"
