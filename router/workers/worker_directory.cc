@@ -1,11 +1,9 @@
 #include "router/workers/worker_directory.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 
 namespace baton {
@@ -114,29 +112,13 @@ void WorkerDirectory::Introduced(WorkerKind kind, const std::string& address,
   {
     base::MutexLock lock(&mutex_);
     table_.Learn(kind, address, facts, accepted.ok());
-    unpaired = NewlyUnpaired(facts.fingerprint);
+    const std::string& model = facts.fingerprint;
+    unpaired = unpaired_.Look(model, table_.ShapesOf(WorkerKind::kPrefill, model),
+                              table_.ShapesOf(WorkerKind::kDecode, model));
   }
-  for (const std::string& warning : unpaired) spdlog::warn("{}", warning);
-}
-
-// Nothing else would tell that workers get no hand-offs: the decode workers compute all themselves.
-std::set<std::string> WorkerDirectory::NewlyUnpaired(const std::string& fingerprint) {
-  std::set<std::string> now;
-  for (const UnpairedShape& unpaired : table_.UnpairedShapes(fingerprint)) {
-    const bool prefills = unpaired.kind == WorkerKind::kPrefill;
-    now.insert(absl::StrCat("model ", fingerprint, ": ", std::string(WorkerKindName(unpaired.kind)),
-                            " workers with KV blocks ", unpaired.shape.Describe(), " ",
-                            prefills ? "have no decode worker to hand over to"
-                                     : "can be given no prompt by a prefill worker",
-                            "; these have ", unpaired.of_others.Describe(),
-                            "; start all with the same --kv-dtype and --block-size"));
+  for (const std::string& warning : unpaired) {
+    spdlog::warn("model {}: {}", facts.fingerprint, warning);
   }
-  std::set<std::string> added;
-  std::set<std::string>& told = unpaired_[fingerprint];
-  std::ranges::set_difference(now, told, std::inserter(added, added.end()));
-  told = std::move(now);
-  if (told.empty()) unpaired_.erase(fingerprint);
-  return added;
 }
 
 void WorkerDirectory::Said(WorkerKind kind, const std::string& address, WorkerLoad load) {

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "router/workers/failed_pairs.h"
 #include "router/workers/prefix_hints.h"
 #include "router/workers/target_resolver.h"
+#include "router/workers/unpaired_shapes.h"
 #include "router/workers/worker_connections.h"
 #include "router/workers/worker_news.h"
 #include "router/workers/worker_table.h"
@@ -149,10 +149,6 @@ class WorkerDirectory final : public WorkerNews,
   std::optional<ClusterView> ClusterFor(const WorkerKey& process) override;
   void Changed() override;
 
-  // Warnings of workers of that model that cannot hand over, but for those that were given before.
-  std::set<std::string> NewlyUnpaired(const std::string& fingerprint)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   const DirectoryOptions options_;
   const base::Clock* const clock_;
   base::TimerQueue* const timers_;
@@ -167,8 +163,7 @@ class WorkerDirectory final : public WorkerNews,
   // What workers of a model are told of all of them: made anew now and then, not for each of them.
   std::map<std::string, ClusterView> clusters_ ABSL_GUARDED_BY(mutex_);
   base::Instant clusters_at_ ABSL_GUARDED_BY(mutex_){};
-  // By model, the warnings of NewlyUnpaired that hold.
-  std::map<std::string, std::set<std::string>> unpaired_ ABSL_GUARDED_BY(mutex_);
+  UnpairedShapes unpaired_ ABSL_GUARDED_BY(mutex_);
 
   base::Mutex callback_mutex_;  // held while on_change_ runs
   std::function<void()> on_change_ ABSL_GUARDED_BY(callback_mutex_);

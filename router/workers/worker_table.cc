@@ -10,7 +10,6 @@
 namespace baton {
 namespace {
 
-constexpr WorkerKind kKinds[] = {WorkerKind::kPrefill, WorkerKind::kDecode};
 // Hand-offs after which it is said how long they take.
 constexpr int64_t kEnoughHandoffs = 8;
 // The share of prompt tokens of a worker that names none.
@@ -187,7 +186,7 @@ void WorkerTable::Return(WorkerKind kind, const WorkerKey& key, const WorkerClai
 }
 
 base::Instant WorkerTable::MarkFull(const WorkerKey& key, base::Instant now) {
-  for (const WorkerKind kind : kKinds) {
+  for (const WorkerKind kind : kWorkerKinds) {
     if (Entry* const entry = OfProcess(kind, key)) {
       entry->view.full_until = now + rules_.full_backoff;
     }
@@ -196,7 +195,7 @@ base::Instant WorkerTable::MarkFull(const WorkerKey& key, base::Instant now) {
 }
 
 void WorkerTable::MarkSuspect(const WorkerKey& key) {
-  for (const WorkerKind kind : kKinds) {
+  for (const WorkerKind kind : kWorkerKinds) {
     if (Entry* const entry = OfProcess(kind, key)) {
       entry->suspect = true;
       Refresh(kind, entry);
@@ -232,67 +231,13 @@ bool WorkerTable::TakesOtherRole(WorkerKind kind, const std::string& address,
          entry->load.other_role && now <= entry->view.fresh_until;
 }
 
-bool WorkerTable::MayChangeRole(const std::string& address) const {
-  return std::ranges::all_of(kKinds, [&](WorkerKind kind) {
-    const Entry* const entry = At(kind, address);
-    return entry != nullptr && entry->listed && (entry->accepted || !entry->known);
-  });
-}
-
-std::set<uint64_t> WorkerTable::Changing() const {
-  std::set<uint64_t> changing;
-  for (const WorkerKind kind : kKinds) {
-    for (const auto& [address, entry] : Of(kind).by_address) {
-      const WorkerFacts& facts = entry->view.facts;
-      if (facts.kinds.size() > 1 && MayChangeRole(address)) changing.insert(facts.incarnation);
-    }
-  }
-  return changing;
-}
-
-RoleView WorkerTable::RoleOf(WorkerKind kind, const std::string& fingerprint,
-                             base::Instant now) const {
-  const std::set<uint64_t> changing = Changing();
-  RoleView role;
-  for (const WorkerView* const view : Healthy(kind, now)) {
-    if (view->facts.fingerprint != fingerprint) continue;
-    const WorkerLoad& load = At(kind, view->address)->load;
-    ++role.workers;
-    role.queued_prompt_tokens += load.queued_prompt_tokens;
-    role.fill += load.fill;
-    const uint64_t number = view->facts.incarnation;
-    if (!changing.contains(number)) {
-      role.fixed = true;
-    } else {
-      role.lowest = role.lowest == 0 ? number : std::min(role.lowest, number);
-      role.highest = std::max(role.highest, number);
-    }
-  }
-  return role;
-}
-
-ClusterView WorkerTable::ClusterOf(const std::string& fingerprint, base::Instant now) const {
-  ClusterView cluster{.prefill = RoleOf(WorkerKind::kPrefill, fingerprint, now),
-                      .decode = RoleOf(WorkerKind::kDecode, fingerprint, now)};
-  int32_t known = 0;
-  for (const auto& [address, entry] : Of(WorkerKind::kPrefill).by_address) {
-    if (entry->view.facts.fingerprint != fingerprint || now > entry->view.fresh_until) continue;
-    cluster.prompt_load += entry->load.prompt_load;
-    const double token_s = entry->load.prompt_times.token_s;
-    if (token_s <= 0) continue;
-    ++known;
-    cluster.prompt_token_s += (token_s - cluster.prompt_token_s) / known;
-  }
-  return cluster;
-}
-
 bool WorkerTable::IsAlive(const WorkerKey& key) const {
-  return std::ranges::any_of(kKinds,
+  return std::ranges::any_of(kWorkerKinds,
                              [&](WorkerKind kind) { return OfProcess(kind, key) != nullptr; });
 }
 
 bool WorkerTable::IsFresh(const WorkerKey& key, base::Instant now) const {
-  return std::ranges::any_of(kKinds, [&](WorkerKind kind) {
+  return std::ranges::any_of(kWorkerKinds, [&](WorkerKind kind) {
     const Entry* const entry = OfProcess(kind, key);
     return entry != nullptr && now <= entry->view.fresh_until;
   });
@@ -308,29 +253,15 @@ const WorkerView* WorkerTable::Find(WorkerKind kind, const WorkerKey& key) const
   return entry == nullptr ? nullptr : &entry->view;
 }
 
-std::vector<UnpairedShape> WorkerTable::UnpairedShapes(const std::string& fingerprint) const {
-  const auto shapes_of = [&](WorkerKind kind) {
-    std::vector<KvShape> shapes;  // each once: there are few, of however many workers
-    for (const auto& [_, entry] : Of(kind).by_address) {
-      const WorkerFacts& facts = entry->view.facts;
-      if (!entry->known || !entry->accepted || facts.fingerprint != fingerprint) continue;
-      if (std::ranges::find(shapes, facts.layout) == shapes.end()) shapes.push_back(facts.layout);
-    }
-    return shapes;
-  };
-  const std::vector<KvShape> prefill = shapes_of(WorkerKind::kPrefill);
-  const std::vector<KvShape> decode = shapes_of(WorkerKind::kDecode);
-  std::vector<UnpairedShape> unpaired;
-  if (prefill.empty() || decode.empty()) return unpaired;
-  for (const KvShape& from : prefill) {
-    if (std::ranges::none_of(decode, [&](const KvShape& to) { return CanHandOver(from, to); }))
-      unpaired.push_back({WorkerKind::kPrefill, from, decode.front()});
+std::vector<KvShape> WorkerTable::ShapesOf(WorkerKind kind, const std::string& fingerprint) const {
+  std::vector<KvShape> shapes;  // few, of however many workers
+  for (const auto& [_, entry] : Of(kind).by_address) {
+    const WorkerFacts& facts = entry->view.facts;
+    const bool counts = entry->known && entry->accepted && entry->listed;
+    if (!counts || facts.fingerprint != fingerprint) continue;
+    if (std::ranges::find(shapes, facts.layout) == shapes.end()) shapes.push_back(facts.layout);
   }
-  for (const KvShape& to : decode) {
-    if (std::ranges::none_of(prefill, [&](const KvShape& from) { return CanHandOver(from, to); }))
-      unpaired.push_back({WorkerKind::kDecode, to, prefill.front()});
-  }
-  return unpaired;
+  return shapes;
 }
 
 int64_t WorkerTable::ServingContext(WorkerKind kind, const std::string& fingerprint) const {
@@ -433,7 +364,7 @@ HandoffTimes WorkerTable::handoff_times() const {
 }
 
 void WorkerTable::Advance(base::Instant now) {
-  for (const WorkerKind kind : kKinds) {
+  for (const WorkerKind kind : kWorkerKinds) {
     auto& fresh = Of(kind).fresh;
     while (!fresh.empty() && fresh.begin()->first < now) {
       Entry* const entry = fresh.begin()->second;

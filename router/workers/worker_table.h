@@ -33,13 +33,6 @@ struct WorkerClaim {
   int64_t new_tokens() const { return tokens - held_tokens; }
 };
 
-// A shape of KV blocks of workers of one kind, and one that those of the other kind have instead.
-struct UnpairedShape {
-  WorkerKind kind = WorkerKind::kPrefill;
-  KvShape shape;
-  KvShape of_others;
-};
-
 // What this router has at a worker, and could use in all, that included.
 struct WorkerDemand {
   int32_t places_held = 0, places_wanted = 0;
@@ -124,9 +117,9 @@ class WorkerTable final {
   // What it said last; nothing of one that never spoke.
   WorkerLoad LoadOf(WorkerKind kind, const std::string& address) const;
   const WorkerView* Find(WorkerKind kind, const WorkerKey& key) const;
-  // What shapes of KV blocks workers of a model have that can be handed to, or come from, none of
-  // its workers of the other kind, although there are some. It looks at all workers.
-  std::vector<UnpairedShape> UnpairedShapes(const std::string& fingerprint) const;
+  // The shapes of KV blocks that the listed workers of a model have, each once. It looks at all
+  // workers.
+  std::vector<KvShape> ShapesOf(WorkerKind kind, const std::string& fingerprint) const;
   // The most tokens that a sequence may have at the largest of the decode workers: of the healthy
   // ones, and of all that are listed and were seen. 0: there is none.
   int64_t HealthyContext(base::Instant now);

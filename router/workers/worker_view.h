@@ -19,6 +19,7 @@ namespace baton {
 struct WorkerLink;
 
 enum class WorkerKind { kPrefill, kDecode };
+inline constexpr WorkerKind kWorkerKinds[] = {WorkerKind::kPrefill, WorkerKind::kDecode};
 inline std::string_view WorkerKindName(WorkerKind kind) {
   return kind == WorkerKind::kPrefill ? "prefill" : "decode";
 }

@@ -27,7 +27,6 @@ namespace baton {
 namespace {
 
 using SteadyTime = std::chrono::steady_clock;
-constexpr WorkerKind kKinds[] = {WorkerKind::kPrefill, WorkerKind::kDecode};
 constexpr int kPlacements = 200'000;
 // All workers but the first decode worker are smaller than this.
 constexpr int32_t kCommonContext = 8192;
@@ -41,7 +40,7 @@ double ThreadCpuMicroseconds() {
 class Cluster {
  public:
   explicit Cluster(int workers) : workers_(workers) {
-    for (const WorkerKind kind : kKinds) {
+    for (const WorkerKind kind : kWorkerKinds) {
       for (int i = 0; i < workers; ++i) {
         const std::string address = "10.0." + std::to_string(i / 250) + "." +
                                     std::to_string(i % 250) + ":" +
@@ -89,7 +88,7 @@ class Cluster {
         std::min<size_t>(kMostReportedBlocks,
                          PrefixHints::kMaxKnown / 2 / static_cast<size_t>(workers_)) /
         kBlocks;
-    for (const WorkerKind kind : kKinds) {
+    for (const WorkerKind kind : kWorkerKinds) {
       for (int i = 0; i < workers_; ++i) {
         PrefixReport report{.whole = true, .version = 1};
         for (size_t n = 0; n < of_each; ++n) {
@@ -257,7 +256,7 @@ Figures Work(int workers) {
   for (int i = 0; i < kPlacements; ++i) {
     figures.placements.push_back(cluster.Place({.tokens = 500, .peak_tokens = 1000}));
     const auto begin = SteadyTime::now();
-    cluster.Say(kKinds[i % 2], i / 2 % workers);
+    cluster.Say(kWorkerKinds[i % 2], i / 2 % workers);
     figures.statuses.push_back(
         std::chrono::duration<double, std::micro>(SteadyTime::now() - begin).count());
   }
@@ -272,7 +271,7 @@ Figures Work(int workers) {
     figures.by_score.push_back(ThreadCpuMicroseconds() - before);
   }
   const double begin = ThreadCpuMicroseconds();
-  for (int i = 0; i < kPlacements; ++i) cluster.Say(kKinds[i % 2], i / 2 % workers);
+  for (int i = 0; i < kPlacements; ++i) cluster.Say(kWorkerKinds[i % 2], i / 2 % workers);
   figures.status_cpu = (ThreadCpuMicroseconds() - begin) / kPlacements;
   Passes(workers, /*with_prefill=*/false, &figures.passes_for_large);
   Passes(workers, /*with_prefill=*/true, &figures.passes_for_prefill);

@@ -5,7 +5,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <tuple>
 
 namespace baton {
 namespace {
@@ -344,122 +343,25 @@ TEST_F(WorkerTableTest, ListsFollowWhateverHappens) {
   }
 }
 
-TEST_F(WorkerTableTest, ShapesThatPairWithNoneOfTheirModelAreFound) {
-  constexpr auto kPrefill = WorkerKind::kPrefill;
-  const auto meet = [&](WorkerKind kind, const std::string& address, const std::string& dtype,
+TEST_F(WorkerTableTest, ShapesAreThoseOfAcceptedListedWorkersOfTheModel) {
+  const auto meet = [&](const std::string& address, const std::string& dtype,
                         const std::string& model, bool accepted) {
     WorkerFacts facts = Facts(1);
     facts.layout.dtype = dtype;
     facts.fingerprint = model;
-    table_.Add(kind, address, nullptr);
-    table_.Learn(kind, address, facts, accepted);
+    table_.Add(kDecode, address, nullptr);
+    table_.Learn(kDecode, address, facts, accepted);
   };
-  const auto unpaired = [&] {
-    std::set<std::tuple<WorkerKind, std::string, std::string>> found;
-    for (const UnpairedShape& one : table_.UnpairedShapes("m"))
-      found.emplace(one.kind, one.shape.dtype, one.of_others.dtype);
-    return found;
-  };
-  using ::testing::ElementsAre;
-  using ::testing::IsEmpty;
-  using Found = std::tuple<WorkerKind, std::string, std::string>;
-  meet(kDecode, "d:1", "int8", "m", true);
-  meet(kDecode, "d:2", "int8", "m", true);
-  EXPECT_THAT(unpaired(), IsEmpty());  // there are no others yet
-  meet(kPrefill, "p:1", "bfloat16", "other", true);
-  meet(kPrefill, "p:2", "bfloat16", "m", /*accepted=*/false);
-  EXPECT_THAT(unpaired(), IsEmpty());
-  meet(kPrefill, "p:3", "bfloat16", "m", true);
-  EXPECT_THAT(unpaired(),
-              ElementsAre(Found(kPrefill, "bfloat16", "int8"), Found(kDecode, "int8", "bfloat16")));
-  meet(kPrefill, "p:4", "int8", "m", true);
-  EXPECT_THAT(unpaired(), ElementsAre(Found(kPrefill, "bfloat16", "int8")));
-  meet(kDecode, "d:2", "bfloat16", "m", true);
-  EXPECT_THAT(unpaired(), IsEmpty());
-}
-
-TEST_F(WorkerTableTest, TellsElasticWorkersOfAllThatServeTheirModel) {
-  constexpr auto kPrefill = WorkerKind::kPrefill;
-  const auto meet = [&](const std::string& address, uint64_t incarnation, bool elastic,
-                        WorkerKind takes, const std::string& model = "m") {
-    WorkerFacts facts = Facts(incarnation);
-    facts.fingerprint = model;
-    facts.kinds = elastic ? std::set{kPrefill, kDecode} : std::set{takes};
-    for (const WorkerKind kind : facts.kinds) {
-      table_.Add(kind, address, nullptr);
-      table_.Learn(kind, address, facts, /*accepted=*/true);
-      table_.Update(kind, address,
-                    {.takes_new = kind == takes,
-                     .other_role = kind != takes,
-                     .queued_prompt_tokens = 100,
-                     .blocks_total = 100,
-                     .share = WorkerShare{.places = 1, .prompt_tokens = 1},
-                     .prompt_times = {.token_s = takes == kPrefill ? 0.002 : 0},
-                     .fill = 0.5,
-                     .prompt_load = 0.25},
-                    now_);
-    }
-  };
-  meet("a", 30, true, kDecode);
-  meet("b", 10, true, kDecode);
-  meet("c", 40, true, kPrefill);
-  meet("d", 5, false, kPrefill);
-  meet("other", 1, true, kDecode, "another model");
-  const ClusterView cluster = table_.ClusterOf("m", now_);
-  const RoleView decode{
-      .workers = 2, .lowest = 10, .highest = 30, .queued_prompt_tokens = 200, .fill = 1};
-  const RoleView prefill{.workers = 2,
-                         .fixed = true,
-                         .lowest = 40,
-                         .highest = 40,
-                         .queued_prompt_tokens = 200,
-                         .fill = 1};
-  EXPECT_EQ(cluster.decode, decode);
-  EXPECT_EQ(cluster.prefill, prefill);
-  EXPECT_DOUBLE_EQ(cluster.prompt_token_s, 0.002);
-  EXPECT_DOUBLE_EQ(cluster.prompt_load, 4 * 0.25);
-  EXPECT_TRUE(table_.TakesOtherRole(kPrefill, "a", now_));
-  EXPECT_FALSE(table_.TakesOtherRole(kDecode, "a", now_));
-  EXPECT_FALSE(table_.IsHealthy(kPrefill, "a", now_));
-  // Who is silent, or gone, is not counted.
-  table_.Lose(kDecode, "b");
-  EXPECT_EQ(table_.ClusterOf("m", now_).decode.workers, 1);
-  EXPECT_EQ(table_.ClusterOf("m", now_ + std::chrono::seconds(3)).decode.workers, 0);
-}
-
-TEST_F(WorkerTableTest, AnElasticWorkerThatIsNotInBothListsStays) {
-  constexpr auto kPrefill = WorkerKind::kPrefill;
-  const auto meet = [&](WorkerKind kind, const std::string& address, uint64_t incarnation,
-                        bool accepted = true) {
-    WorkerFacts facts = Facts(incarnation);
-    facts.kinds = {kPrefill, kDecode};
-    table_.Add(kind, address, nullptr);
-    table_.Learn(kind, address, facts, accepted);
-    table_.Update(kind, address, {.takes_new = kind == kDecode, .blocks_total = 100}, now_);
-  };
-  meet(kDecode, "once", 50);
-  meet(kDecode, "both", 30);
-  EXPECT_FALSE(table_.MayChangeRole("both"));
-  meet(kPrefill, "both", 30);
-  const auto row = [&] { return table_.ClusterOf("m", now_).decode; };
-  EXPECT_TRUE(table_.MayChangeRole("both"));
-  EXPECT_FALSE(table_.MayChangeRole("once"));
-  EXPECT_EQ(row(), (RoleView{.workers = 2, .fixed = true, .lowest = 30, .highest = 30}));
-  // It is one process, whatever it is called.
-  meet(kDecode, "alias", 30);
-  EXPECT_EQ(row(), (RoleView{.workers = 2, .fixed = true, .lowest = 30, .highest = 30}));
-  // A list that dropped it, and a router that refuses it, tell it nothing either.
-  table_.SetListed(kPrefill, "both", false);
-  EXPECT_FALSE(table_.MayChangeRole("both"));
-  EXPECT_EQ(row(), (RoleView{.workers = 2, .fixed = true}));
-  table_.SetListed(kPrefill, "both", true);
-  EXPECT_TRUE(table_.MayChangeRole("both"));
-  meet(kPrefill, "both", 30, /*accepted=*/false);
-  EXPECT_FALSE(table_.MayChangeRole("both"));
-  table_.Lose(kPrefill, "both");
-  EXPECT_TRUE(table_.MayChangeRole("both")) << "it may be back in a moment";
-  meet(kDecode, "both", 30, /*accepted=*/false);
-  EXPECT_FALSE(table_.MayChangeRole("both"));
+  meet("d:1", "int8", "m", true);
+  meet("d:2", "int8", "m", true);
+  meet("d:3", "bfloat16", "other", true);
+  meet("d:4", "bfloat16", "m", /*accepted=*/false);
+  meet("d:5", "float32", "m", true);
+  table_.SetListed(kDecode, "d:5", false);
+  const std::vector<KvShape> shapes = table_.ShapesOf(kDecode, "m");
+  ASSERT_EQ(shapes.size(), 1u);
+  EXPECT_EQ(shapes[0].dtype, "int8");
+  EXPECT_TRUE(table_.ShapesOf(WorkerKind::kPrefill, "m").empty());
 }
 
 }  // namespace
