@@ -92,6 +92,22 @@ struct AttentionMemory {
   float* scores_;
 };
 
+// What is read after what is computed now. It is fetched evenly meanwhile: many requests at once
+// would wait for each other, and the products for them. Blocks lie far apart, so the processor does
+// not guess them.
+struct ReadAhead {
+  const std::byte* next = nullptr;
+  const std::byte* end = nullptr;
+  // Fetches the lines of so many bytes, unless all have been.
+  template <int64_t kBytes>
+  HWY_INLINE void Fetch() {
+    if (next >= end) return;
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(next + i);
+    next += std::max<int64_t>(kBytes, 64);
+  }
+};
+
 using Words = hn::RebindToUnsigned<FloatTag>;
 
 // Vector of 128-bit blocks: block b holds the four words at from + 4 b stride.
@@ -131,35 +147,36 @@ HWY_INLINE hn::Vec<hn::RebindToFloat<D>> CodesToFloats(D d, hn::Vec<D> words,
   return FloatsFromE4m3(d, hn::ShiftRight<8 * kByte>(words));
 }
 
-// One word column as it goes to fp32: a word is an fp32 element, a pair of bf16 elements with the
-// even one in its low half, or four codes with the first one in its lowest byte.
-template <class D, typename Kv>
-HWY_INLINE void StoreColumn(D d, hn::Vec<D> words, const Kv* type, int64_t column, int64_t stride,
-                            float* keys) {
+// Calls f.operator()<kIndex>(floats) for the elements of each word, a code without its scale: a
+// word is an fp32 element, a pair of bf16 elements with the even one in its low half, or four codes
+// with the first one in its lowest byte.
+template <class D, typename Kv, typename F>
+HWY_INLINE void ForEachElement(D d, hn::Vec<D> words, const Kv* type, F f) {
+  const hn::RebindToFloat<D> df;
   if constexpr (sizeof(Kv) == 1) {
-    const hn::RebindToFloat<D> df;
-    float* first = keys + 4 * column * stride;
-    hn::StoreU(CodesToFloats<0>(d, words, type), df, first);
-    hn::StoreU(CodesToFloats<1>(d, words, type), df, first + stride);
-    hn::StoreU(CodesToFloats<2>(d, words, type), df, first + 2 * stride);
-    hn::StoreU(CodesToFloats<3>(d, words, type), df, first + 3 * stride);
+    f.template operator()<0>(CodesToFloats<0>(d, words, type));
+    f.template operator()<1>(CodesToFloats<1>(d, words, type));
+    f.template operator()<2>(CodesToFloats<2>(d, words, type));
+    f.template operator()<3>(CodesToFloats<3>(d, words, type));
   } else if constexpr (sizeof(Kv) == 4) {
-    hn::StoreU(words, d, reinterpret_cast<uint32_t*>(keys + column * stride));
+    f.template operator()<0>(hn::BitCast(df, words));
   } else {
-    auto* even = reinterpret_cast<uint32_t*>(keys + 2 * column * stride);
-    hn::StoreU(hn::ShiftLeft<16>(words), d, even);
-    hn::StoreU(hn::And(words, hn::Set(d, 0xffff0000)), d, even + stride);
+    f.template operator()<0>(hn::BitCast(df, hn::ShiftLeft<16>(words)));
+    f.template operator()<1>(hn::BitCast(df, hn::And(words, hn::Set(d, 0xffff0000))));
   }
 }
 
-// As many tokens as D has lanes: keys [dim, stride] = transposed rows of [tokens, dim], which are
-// `row` elements apart.
-template <class D, typename Kv>
-HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t row, int64_t stride,
-                                float* keys) {
+// How many elements a word has.
+template <typename Kv>
+constexpr int kInWord = static_cast<int>(4 / sizeof(Kv));
+
+// Of as many tokens as D has lanes, whose rows of `dim` elements are `row` elements apart: calls
+// f.operator()<k>(i, words) for each column i + k of words, in order, k from 0 to 3.
+template <class D, typename Kv, typename F>
+HWY_INLINE void ForEachColumn(D d, const Kv* from, int64_t dim, int64_t row, F f) {
   const hn::Repartition<uint64_t, D> d64;
-  const int64_t width = dim * static_cast<int64_t>(sizeof(Kv)) / 4;  // words in a row
-  const int64_t apart = row * static_cast<int64_t>(sizeof(Kv)) / 4;
+  const int64_t width = dim / kInWord<Kv>;
+  const int64_t apart = row / kInWord<Kv>;
   const auto* words = reinterpret_cast<const uint32_t*>(from);
   for (int64_t i = 0; i < width; i += 4) {
     const auto r0 = LoadBlocks(d, words + i, apart);
@@ -170,14 +187,23 @@ HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t row, i
     const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
     const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
     const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-    const auto store = [&](int64_t column, hn::Vec<decltype(d64)> pairs) {
-      StoreColumn(d, hn::BitCast(d, pairs), from, column, stride, keys);
-    };
-    store(i, hn::InterleaveLower(d64, low01, low23));
-    store(i + 1, hn::InterleaveUpper(d64, low01, low23));
-    store(i + 2, hn::InterleaveLower(d64, high01, high23));
-    store(i + 3, hn::InterleaveUpper(d64, high01, high23));
+    f.template operator()<0>(i, hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)));
+    f.template operator()<1>(i, hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)));
+    f.template operator()<2>(i, hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)));
+    f.template operator()<3>(i, hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)));
   }
+}
+
+// keys [dim, stride] = transposed rows of as many tokens as D has lanes.
+template <class D, typename Kv>
+HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t row, int64_t stride,
+                                float* keys) {
+  ForEachColumn(d, from, dim, row, [&]<int kColumn>(int64_t i, hn::Vec<D> words) {
+    float* const to = keys + (i + kColumn) * kInWord<Kv> * stride;
+    ForEachElement(d, words, from, [&]<int kIndex>(hn::Vec<hn::RebindToFloat<D>> floats) {
+      hn::StoreU(floats, hn::RebindToFloat<D>(), to + kIndex * stride);
+    });
+  });
 }
 
 // One element of a tile, a code without its scale.
@@ -214,12 +240,13 @@ void TransposeKeys(const Kv* from, int64_t tile, int64_t dim, int64_t row, int64
 // Scores of kRows rows against one vector of tokens: the sum of the even and the odd products.
 template <int kRows>
 HWY_INLINE void ScoreTile(const float* queries, int64_t dim, const float* keys, int64_t stride,
-                          FloatVec scale, float* scores, int64_t score_stride) {
+                          FloatVec scale, float* scores, int64_t score_stride, ReadAhead& ahead) {
   FloatVec even[kRows];
   FloatVec odd[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) even[r] = odd[r] = hn::Zero(kFloat);
   for (int64_t i = 0; i < dim; i += 2) {
+    ahead.Fetch<64>();
     const auto k0 = hn::LoadU(kFloat, keys + i * stride);
     const auto k1 = hn::LoadU(kFloat, keys + (i + 1) * stride);
 #pragma GCC unroll 8
@@ -234,9 +261,35 @@ HWY_INLINE void ScoreTile(const float* queries, int64_t dim, const float* keys, 
   }
 }
 
+// As ScoreTile, of keys as they lie in the cache, `row` elements apart: few rows are multiplied
+// with less work than transposed keys take to be stored and loaded again.
+template <int kRows, typename Kv>
+void ScoreFew(const float* queries, int64_t dim, const Kv* keys, int64_t row, FloatVec scale,
+              float* scores, int64_t score_stride, ReadAhead& ahead) {
+  FloatVec sums[2][kRows];  // of even and of odd elements
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) sums[0][r] = sums[1][r] = hn::Zero(kFloat);
+  ForEachColumn(Words(), keys, dim, row, [&]<int kColumn>(int64_t i, hn::Vec<Words> words) {
+    ahead.Fetch<sizeof(words)>();
+    const float* const of_column = queries + i * kInWord<Kv>;
+    ForEachElement(Words(), words, keys, [&]<int kIndex>(FloatVec key) {
+      constexpr int kElement = kColumn * kInWord<Kv> + kIndex;
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const auto query = hn::Set(kFloat, of_column[r * dim + kElement]);
+        sums[kElement % 2][r] = hn::MulAdd(query, key, sums[kElement % 2][r]);
+      }
+    });
+  });
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    hn::StoreU(hn::Mul(hn::Add(sums[0][r], sums[1][r]), scale), kFloat, scores + r * score_stride);
+  }
+}
+
 HWY_INLINE void ScoreRows(const float* queries, int64_t dim, const float* keys, int64_t stride,
                           const float* scales, float* scores, int64_t score_stride, int32_t begin,
-                          int32_t end) {
+                          int32_t end, ReadAhead ahead) {
   // 2 accumulators a row: 8 rows fill the 32 registers of AVX-512, 4 the 16 of AVX2.
   constexpr int kRows = kLanes == 16 ? 8 : 4;
   for (int64_t column = 0; column < stride; column += kLanes) {
@@ -245,7 +298,7 @@ HWY_INLINE void ScoreRows(const float* queries, int64_t dim, const float* keys, 
     const auto run = [&]<int kCount>() {
       for (; row + kCount <= end; row += kCount) {
         ScoreTile<kCount>(queries + row * dim, dim, keys + column, stride, scale,
-                          scores + row * score_stride + column, score_stride);
+                          scores + row * score_stride + column, score_stride, ahead);
       }
     };
     run.template operator()<kRows>();
@@ -270,26 +323,40 @@ void ValuesToFloats(const Kv* from, int64_t tile, int64_t dim, int64_t row, int6
   }
 }
 
+// A vector of a token's values, as they lie in the cache or as ValuesToFloats left them.
+HWY_INLINE FloatVec ValueOf(const float* values, int64_t i, int64_t /*dim*/) {
+  return hn::LoadU(kFloat, values + i);
+}
+template <typename Kv>
+HWY_INLINE FloatVec ValueOf(const Kv* values, int64_t i, int64_t dim) {
+  const auto value = LoadAsF32(values + i);
+  if constexpr (kHasScales<Kv>) return hn::Mul(value, hn::Set(kFloat, ScaleOf(values, dim)));
+  return value;
+}
+
 // out[kRows, kVectors] += weights [kRows, tokens] x values [tokens, kVectors], token by token.
-template <int kRows, int kVectors>
-HWY_INLINE void AddTile(const float* weights, int64_t weight_stride, const float* values,
-                        int64_t stride, float* out, int32_t begin, int32_t end) {
+template <int kRows, int kVectors, typename V>
+HWY_INLINE void AddTile(const float* weights, const V* values, int64_t value_stride, int64_t dim,
+                        int64_t column, float* out, int64_t out_stride, int32_t begin, int32_t end,
+                        ReadAhead& ahead) {
   FloatVec sums[kRows][kVectors];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      sums[r][v] = hn::LoadU(kFloat, out + r * stride + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) {
+      sums[r][v] = hn::LoadU(kFloat, out + r * out_stride + column + v * kLanes);
+    }
   }
   for (int32_t token = begin; token < end; ++token) {
+    ahead.Fetch<kVectors * kLanes * sizeof(uint16_t)>();
     FloatVec value[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      value[v] = hn::LoadU(kFloat, values + token * stride + v * kLanes);
+      value[v] = ValueOf(values + token * value_stride, column + v * kLanes, dim);
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const auto weight = hn::Set(kFloat, weights[r * weight_stride + token]);
+      const auto weight = hn::Set(kFloat, weights[r * AttentionMemory::kScoreStride + token]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(weight, value[v], sums[r][v]);
     }
@@ -297,31 +364,32 @@ HWY_INLINE void AddTile(const float* weights, int64_t weight_stride, const float
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      hn::StoreU(sums[r][v], kFloat, out + r * stride + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(sums[r][v], kFloat, out + r * out_stride + column + v * kLanes);
+    }
   }
 }
 
 // Rows [begin, end) of out [rows, stride] += weights x values over tokens [first, last).
-HWY_INLINE void AddValues(const float* weights, int64_t weight_stride, const float* values,
-                          int64_t stride, float* out, int32_t begin, int32_t end, int32_t first,
-                          int32_t last) {
+template <typename V>
+HWY_INLINE void AddValues(const float* weights, const V* values, int64_t value_stride, int64_t dim,
+                          float* out, int64_t out_stride, int32_t begin, int32_t end, int32_t first,
+                          int32_t last, ReadAhead& ahead) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;
   const auto run = [&]<int kRows, int kColumns>(int32_t row, int64_t column) {
-    AddTile<kRows, kColumns>(weights + row * weight_stride, weight_stride, values + column, stride,
-                             out + row * stride + column, first, last);
+    AddTile<kRows, kColumns>(weights + row * AttentionMemory::kScoreStride, values, value_stride,
+                             dim, column, out + row * out_stride, out_stride, first, last, ahead);
+  };
+  const auto for_rows = [&]<int kColumns>(int64_t column) {
+    int32_t row = begin;
+    for (; row + 4 <= end; row += 4) run.template operator()<4, kColumns>(row, column);
+    for (; row < end; ++row) run.template operator()<1, kColumns>(row, column);
   };
   int64_t column = 0;
-  for (; column + kVectors * kLanes <= stride; column += kVectors * kLanes) {
-    int32_t row = begin;
-    for (; row + 4 <= end; row += 4) run.template operator()<4, kVectors>(row, column);
-    for (; row < end; ++row) run.template operator()<1, kVectors>(row, column);
+  for (; column + kVectors * kLanes <= out_stride; column += kVectors * kLanes) {
+    for_rows.template operator()<kVectors>(column);
   }
-  for (; column < stride; column += kLanes) {
-    int32_t row = begin;
-    for (; row + 4 <= end; row += 4) run.template operator()<4, 1>(row, column);
-    for (; row < end; ++row) run.template operator()<1, 1>(row, column);
-  }
+  for (; column < out_stride; column += kLanes) for_rows.template operator()<1>(column);
 }
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE

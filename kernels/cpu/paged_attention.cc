@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/attention_split.h"
 
@@ -37,6 +38,9 @@ struct RowRange {
   int32_t begin = 0;
   int32_t end = 0;
 };
+
+// Up to so many rows read keys and values as they lie in the cache, without a copy in fp32.
+constexpr int kFewRows = kLanes == 16 ? 8 : 4;
 
 // One task. Its rows are pairs of a query and a head of the group, all heads of a query together.
 template <typename Activation, typename Kv>
@@ -73,6 +77,8 @@ class AttentionRun {
     return {window > 0 ? std::max(0, position - window + 1) : 0, position + 1};
   }
 
+  int32_t LastPosition() const { return task_.first_position + task_.queries - 1; }
+
   // The column of a row's query head in qkv and out, and the row of its token there.
   int64_t ColumnOf(int32_t row) const {
     return (int64_t{task_.kv_head + row / rows_} * group_ + row % group_) * dim_;
@@ -104,15 +110,17 @@ class AttentionRun {
                                                                tile.begin % block_size_));
   }
 
-  // Prefetches one half of the tile that this KV head uses next in this plane. Blocks lie far
-  // apart, so the hardware does not guess them, and more than half a tile at once would stall on
-  // the requests. It is inlined because GCC drops calls of a function that only prefetches.
-  HWY_INLINE void Prefetch(Positions tile, int plane, int32_t head, int half) const {
-    if (tile.end >= reads_.end) return;
-    const Positions next = TileAt(tile.end);
-    const auto* rows = reinterpret_cast<const char*>(Rows(next, plane, head));
-    const int64_t bytes = next.count() * row_ * static_cast<int64_t>(sizeof(Kv)) / 2;
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(rows + half * bytes + i);
+  // What a KV head reads after a tile: the next tile of the plane, after the keys of a split its
+  // values, and after those the keys of the next split.
+  ReadAhead After(Positions tile, int plane, int32_t head) const {
+    Positions next = TileAt(tile.end);
+    if (tile.end >= reads_.end) {
+      if (plane == 0) next = TileAt(reads_.begin);
+      if (plane == 1 && tile.end > LastPosition()) return {};
+      plane = 1 - plane;
+    }
+    const auto* rows = reinterpret_cast<const std::byte*>(Rows(next, plane, head));
+    return {rows, rows + next.count() * row_ * static_cast<int64_t>(sizeof(Kv))};
   }
 
   // Whether every row of [rows.begin, rows.end) sees the whole tile.
@@ -149,8 +157,7 @@ class AttentionRun {
   void Compute(int32_t split) {
     const Positions whole = PositionsOf(split);
     const int32_t first = SeenBy(0).begin / block_size_ * block_size_;
-    const int32_t last = task_.first_position + task_.queries - 1;
-    reads_ = {std::max(whole.begin, first), std::min(whole.end, last + 1)};
+    reads_ = {std::max(whole.begin, first), std::min(whole.end, LastPosition() + 1)};
     const auto for_each_tile = [&](auto&& run) {
       for (Positions tile = TileAt(reads_.begin); tile.begin < reads_.end;
            tile = TileAt(tile.end)) {
@@ -184,8 +191,12 @@ class AttentionRun {
   void Scores(Positions tile, int32_t column, int32_t head) {
     const RowRange rows = RowsOf(tile);
     if (rows.begin >= rows.end) return;
-    Prefetch(tile, 0, head, 0);
     const Kv* keys = Rows(tile, 0, head);
+    ReadAhead ahead = After(tile, 0, head);
+    if (rows.end - rows.begin <= kFewRows && tile.count() % kLanes == 0) {
+      return ScoreFewAs(std::make_integer_sequence<int, kFewRows>(), keys, tile.count(), column,
+                        head * rows_ + rows.begin, rows.end - rows.begin, ahead);
+    }
     const int64_t padded = AttentionMemory::Padded(tile.count());
     TransposeKeys(keys, tile.count(), dim_, row_, padded, memory_.keys);
     if constexpr (kHasScales<Kv>) {
@@ -193,10 +204,27 @@ class AttentionRun {
         memory_.key_scales[token] = args_.shape.scale * ScaleOf(keys + token * row_, dim_);
       }
     }
-    Prefetch(tile, 0, head, 1);
     ScoreRows(memory_.query(head * rows_), dim_, memory_.keys, padded, memory_.key_scales,
               memory_.score(head * rows_) + column, AttentionMemory::kScoreStride, rows.begin,
-              rows.end);
+              rows.end, ahead);
+  }
+
+  // Scores of `count` rows, the first of which is `row` of all rows.
+  template <int... kRows>
+  void ScoreFewAs(std::integer_sequence<int, kRows...> /*rows*/, const Kv* keys, int32_t tokens,
+                  int32_t column, int32_t row, int32_t count, ReadAhead& ahead) {
+    static constexpr void (*kScore[])(const float*, int64_t, const Kv*, int64_t, FloatVec, float*,
+                                      int64_t, ReadAhead&) = {&ScoreFew<kRows + 1, Kv>...};
+    for (int32_t token = 0; token < tokens; token += kLanes) {
+      auto scale = hn::Set(kFloat, args_.shape.scale);
+      if constexpr (kHasScales<Kv>) {
+        HWY_ALIGN float scales[kLanes];
+        for (int64_t i = 0; i < kLanes; ++i) scales[i] = ScaleOf(keys + (token + i) * row_, dim_);
+        scale = hn::Mul(scale, hn::Load(kFloat, scales));
+      }
+      kScore[count - 1](memory_.query(row), dim_, keys + token * row_, row_, scale,
+                        memory_.score(row) + column + token, AttentionMemory::kScoreStride, ahead);
+    }
   }
 
   // Turns the scores of what a row sees of a split into weights exp(score - highest). Vectors lie
@@ -231,15 +259,18 @@ class AttentionRun {
   void Values(Positions tile, int32_t column, int32_t head) {
     const RowRange rows = RowsOf(tile);
     if (rows.begin >= rows.end) return;
-    Prefetch(tile, 1, head, 0);
-    ValuesToFloats(Rows(tile, 1, head), tile.count(), dim_, row_, memory_.dim_padded,
-                   memory_.values);
-    Prefetch(tile, 1, head, 1);
+    ReadAhead ahead = After(tile, 1, head);
+    const Kv* values = Rows(tile, 1, head);
     float* outs = memory_.split_out(head * rows_);
     const float* weights = memory_.score(head * rows_) + column;
+    if (rows.end - rows.begin <= kFewRows && dim_ % kLanes == 0 && AllSeen(rows, tile)) {
+      return AddValues(weights, values, row_, dim_, outs, memory_.dim_padded, rows.begin, rows.end,
+                       0, tile.count(), ahead);
+    }
+    ValuesToFloats(values, tile.count(), dim_, row_, memory_.dim_padded, memory_.values);
     const auto add = [&](int32_t begin, int32_t end, Positions seen) {
-      AddValues(weights, AttentionMemory::kScoreStride, memory_.values, memory_.dim_padded, outs,
-                begin, end, seen.begin, seen.end);
+      AddValues(weights, memory_.values, memory_.dim_padded, dim_, outs, memory_.dim_padded, begin,
+                end, seen.begin, seen.end, ahead);
     };
     if (AllSeen(rows, tile)) return add(rows.begin, rows.end, {0, tile.count()});
     for (int32_t row = rows.begin; row < rows.end;) {

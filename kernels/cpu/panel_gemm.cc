@@ -104,7 +104,8 @@ void PanelGemm::RunRows(const PackedWeight& weight, Matrix in, Matrix out,
   float* rows = static_cast<float*>(rows_->data());
   ParallelRanges(threads_, in.cols, 256,
                  [&](int64_t begin, int64_t end) { kernel_.pack_rows(in, begin, end, rows); });
-  ParallelRanges(threads_, packed.pairs(), 1, [&](int64_t begin, int64_t end) {
+  const int64_t multiply_adds = in.rows * in.cols * out.cols;
+  ParallelShares(threads_, packed.pairs(), multiply_adds, [&](int64_t begin, int64_t end) {
     for (int64_t pair = begin; pair < end; ++pair) {
       kernel_.run({.rows = rows,
                    .count = in.rows,

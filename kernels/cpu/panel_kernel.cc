@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/panel_gemm.h"
@@ -29,7 +31,7 @@ constexpr int kTileRows = 14;
 
 // Elements of depth that all tiles multiply before the next. So much of a pair of panels stays in
 // the first-level cache for them, and as much again that is fetched meanwhile in the second.
-constexpr int64_t kDepth = 256;
+constexpr int64_t kDepth = 128;
 
 // How far ahead of the products a tile that is alone fetches weights. The processor's own fetching
 // does not fill the time that it is multiplied.
@@ -42,17 +44,6 @@ struct Fetch {
   int64_t step = 0;  // bytes
 };
 
-// Several tiles fetch the next weights together, each its part of them and evenly all the time: the
-// first alone would wait for memory, which had nothing to do while the others are multiplied.
-template <typename W>
-HWY_INLINE Fetch FetchOf(const W* weights, int64_t depth, int64_t pass, int64_t passes) {
-  constexpr int64_t kElementBytes = kPanelPairWidth * sizeof(W);
-  const auto* const from = reinterpret_cast<const std::byte*>(weights);
-  if (passes == 1) return {from + kAheadBytes, kElementBytes};
-  const int64_t bytes = depth * kElementBytes;
-  return {from + bytes + bytes * pass / passes, (kElementBytes + passes - 1) / passes};
-}
-
 // A tile of those of some rows, which have about equally many.
 struct Tile {
   int64_t row = 0;  // the first
@@ -60,6 +51,21 @@ struct Tile {
   int64_t index = 0;
   int64_t of = 0;
 };
+
+// Some elements of depth of a pair of panels, as they are stored.
+struct Slice {
+  const std::byte* begin = nullptr;
+  int64_t depth = 0;
+  int64_t element_bytes = 0;
+};
+
+// Several tiles fetch the next weights together, each its part of them and evenly all the time: the
+// first alone would wait for memory, which had nothing to do while the others are multiplied.
+HWY_INLINE Fetch FetchAfter(const Slice& slice, int64_t pass, int64_t passes) {
+  if (passes == 1) return {slice.begin + kAheadBytes, slice.element_bytes};
+  const int64_t bytes = slice.depth * slice.element_bytes;
+  return {slice.begin + bytes + bytes * pass / passes, (slice.element_bytes + passes - 1) / passes};
+}
 
 // Calls fn(Tile) for the tiles of `count` rows.
 template <typename Fn>
@@ -84,10 +90,11 @@ HWY_INLINE void LoadPair(const float* from, int part, FloatVec& first, FloatVec&
 }
 
 // sums [kRows][32] += rows [depth][kRows] x a pair of panels [depth][32], one element of depth
-// after the other; of the panels' columns only those of some vectors.
-template <int kRows, int kCount, typename W>
+// after the other; of the panels' columns only those of some vectors. With kWiden these are left in
+// `wide` [depth][2][16].
+template <int kRows, int kCount, bool kWiden, typename W>
 HWY_INLINE void MultiplyParts(const float* rows, const W* pair, int first_part, int64_t depth,
-                              Fetch fetch, float* sums) {
+                              Fetch fetch, float* sums, float* wide) {
   FloatVec acc[kRows][kCount][2];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -111,6 +118,11 @@ HWY_INLINE void MultiplyParts(const float* rows, const W* pair, int first_part, 
       FloatVec first;
       FloatVec second;
       LoadPair(weights, first_part + p, first, second);
+      if constexpr (kWiden) {
+        float* const to = wide + k * kPanelPairWidth + (first_part + p) * kLanes;
+        hn::Store(first, kFloat, to);
+        hn::Store(second, kFloat, to + kPanelWidth);
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const auto x = hn::Set(kFloat, rows[k * kRows + r]);
@@ -130,39 +142,64 @@ HWY_INLINE void MultiplyParts(const float* rows, const W* pair, int first_part, 
   }
 }
 
-template <int kRows, typename W>
-void MultiplyTile(const float* rows, const W* pair, const Tile& tile, int64_t depth, float* sums) {
+template <int kRows, bool kWiden, typename W>
+void MultiplyTile(const float* rows, const W* pair, const Tile& tile, const Slice& slice,
+                  float* sums, float* wide) {
   constexpr int kCount = 2 * kParts * kRows <= kMostSums ? kParts : 1;
   constexpr int kPasses = kParts / kCount;
   for (int pass = 0; pass < kPasses; ++pass) {
-    const Fetch fetch = FetchOf(pair, depth, tile.index * kPasses + pass, tile.of * kPasses);
-    MultiplyParts<kRows, kCount>(rows, pair, pass * kCount, depth, fetch, sums);
+    const Fetch fetch = FetchAfter(slice, tile.index * kPasses + pass, tile.of * kPasses);
+    MultiplyParts<kRows, kCount, kWiden>(rows, pair, pass * kCount, slice.depth, fetch, sums, wide);
   }
 }
 
-template <typename W, int... kRows>
-void RunAs(const PanelTask& task, std::integer_sequence<int, kRows...>) {
-  static constexpr void (*kTiles[])(const float*, const W*, const Tile&, int64_t,
-                                    float*) = {&MultiplyTile<kRows + 1, W>...};
+// For tiles of one row, of two, and so on.
+template <typename W>
+using TileFn = void (*)(const float* rows, const W* pair, const Tile& tile, const Slice& slice,
+                        float* sums, float* wide);
+template <bool kWiden, typename W, int... kRows>
+constexpr std::array<TileFn<W>, sizeof...(kRows)> TileFns(
+    std::integer_sequence<int, kRows...> /*rows*/) {
+  return {&MultiplyTile<kRows + 1, kWiden, W>...};
+}
+
+// Of several tiles the first leaves the weights in fp32 for the others, which have no instructions
+// to spare for that.
+template <typename W>
+void RunAs(const PanelTask& task) {
+  constexpr std::make_integer_sequence<int, kTileRows> kRows;
+  static constexpr auto kAlone = TileFns<false, W>(kRows);
+  static constexpr auto kFirst = TileFns<!std::is_same_v<W, float>, W>(kRows);
+  static constexpr auto kLater = TileFns<false, float>(kRows);
   const W* const pair = static_cast<const W*>(task.pair);
   HWY_ALIGN float sums[kPanelRows * kPanelPairWidth];
+  HWY_ALIGN float wide[kDepth * kPanelPairWidth];
   std::fill_n(sums, task.count * kPanelPairWidth, 0.0f);
   for (int64_t k = 0; k < task.in; k += kDepth) {
+    const W* const weights = pair + k * kPanelPairWidth;
+    const Slice slice = {reinterpret_cast<const std::byte*>(weights), std::min(kDepth, task.in - k),
+                         kPanelPairWidth * sizeof(W)};
     ForEachTile(task.count, [&](const Tile& tile) {
-      kTiles[tile.rows - 1](task.rows + tile.row * task.in + k * tile.rows,
-                            pair + k * kPanelPairWidth, tile, std::min(kDepth, task.in - k),
-                            sums + tile.row * kPanelPairWidth);
+      const float* const rows = task.rows + tile.row * task.in + k * tile.rows;
+      float* const of_tile = sums + tile.row * kPanelPairWidth;
+      if (tile.index == 0) {
+        const auto& fns = tile.of == 1 ? kAlone : kFirst;
+        fns[tile.rows - 1](rows, weights, tile, slice, of_tile, wide);
+      } else if constexpr (std::is_same_v<W, float>) {
+        kLater[tile.rows - 1](rows, weights, tile, slice, of_tile, wide);
+      } else {
+        kLater[tile.rows - 1](rows, wide, tile, slice, of_tile, wide);
+      }
     });
   }
   FinishPanels(task.output, task.first_column, kPanelPairWidth, sums);
 }
 
 void RunPair(const PanelTask& task) {
-  constexpr std::make_integer_sequence<int, kTileRows> kRows;
   if (task.dtype == DType::kF32) {
-    RunAs<float>(task, kRows);
+    RunAs<float>(task);
   } else {
-    RunAs<uint16_t>(task, kRows);
+    RunAs<uint16_t>(task);
   }
 }
 

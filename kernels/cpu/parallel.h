@@ -40,9 +40,23 @@ void ParallelItems(int threads, int64_t n, F f) {
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(dynamic, 1) nowait
     for (int64_t item = 0; item < n; ++item) f(item, thread);
   }
+}
+
+// Calls f(begin, end) over contiguous shares of [0, n), of a product with so many multiply-adds in
+// all. There are several for each thread, and whichever is free takes the next one: a thread that
+// memory or the machine held up would have the others wait for its half. A product that only reads
+// weights has few, because each begins with what nothing fetched ahead.
+template <typename F>
+void ParallelShares(int threads, int64_t n, int64_t multiply_adds, F f) {
+  constexpr int64_t kMultiplyAdds = int64_t{2} << 20;  // of a share: tens of microseconds
+  constexpr int64_t kMostPerThread = 16;
+  const int64_t wanted = std::max<int64_t>(threads, multiply_adds / kMultiplyAdds);
+  const int64_t shares = std::min({wanted, kMostPerThread * threads, n});
+  ParallelItems(threads, shares,
+                [&](int64_t share, int) { f(n * share / shares, n * (share + 1) / shares); });
 }
 
 }  // namespace baton::kernels::cpu

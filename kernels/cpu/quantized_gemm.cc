@@ -51,7 +51,8 @@ void QuantizedGemm::RunRows(const QuantizedWeight& weight, Matrix in, Matrix out
                  LayoutGrain(layout.group * in.rows / round.rows.tiles),
                  [&](int64_t begin, int64_t end) { kernel_.round(round, begin, end); });
   const PanelOutput output = OutputOf(out, epilogue);
-  ParallelRanges(threads_, weight.panels(), 1, [&](int64_t begin, int64_t end) {
+  const int64_t multiply_adds = in.rows * in.cols * out.cols;
+  ParallelShares(threads_, weight.panels(), multiply_adds, [&](int64_t begin, int64_t end) {
     kernel_.multiply({.rows = round.rows,
                       .panels = weight.panel(begin),
                       .count = end - begin,
