@@ -56,5 +56,28 @@ TEST(ParallelTest, EveryRegionHasTheSameTeamHoweverLittleThereIsToDo) {
   EXPECT_EQ(teams.sizes(), threads == 1 ? std::set<int>() : std::set<int>{threads});
 }
 
+// Whoever is free takes the next share, so there are more than threads where there is enough to do.
+TEST(ParallelTest, ProductsAreCutIntoAsManySharesAsTheirWorkIsWorth) {
+  const int threads = AskForThreads(3);
+  const auto shares = [&](int64_t n, int64_t multiply_adds) {
+    std::vector<std::atomic<int>> done(static_cast<size_t>(n));
+    std::atomic<int64_t> calls = 0;
+    ParallelShares(threads, n, multiply_adds, [&](int64_t begin, int64_t end) {
+      EXPECT_LT(begin, end);
+      ++calls;
+      for (int64_t i = begin; i < end; ++i) ++done[static_cast<size_t>(i)];
+    });
+    for (const auto& times : done) EXPECT_EQ(times, 1);
+    return calls.load();
+  };
+  constexpr int64_t kLarge = int64_t{1} << 40;
+  EXPECT_EQ(shares(0, kLarge), 0);
+  EXPECT_EQ(shares(1, kLarge), 1);
+  EXPECT_EQ(shares(1000, 0), threads);
+  EXPECT_EQ(shares(1000, int64_t{16} << 20), std::max(8, threads));
+  EXPECT_EQ(shares(1000, kLarge), 16 * threads);
+  EXPECT_EQ(shares(7, kLarge), 7);
+}
+
 }  // namespace
 }  // namespace baton::kernels::cpu
