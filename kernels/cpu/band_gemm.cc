@@ -174,7 +174,7 @@ void BandGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
         .steps = packed.steps(),
         .output = OutputOf(Matrix::Dense(out.row(row), out.dtype, count, out.cols), epilogue)};
     product.group = GroupFor(product, threads_);
-    ParallelShares(threads_, product.parts(), count * in.cols * out.cols,
+    ParallelRanges(threads_, product.parts(), 1,
                    [&](int64_t begin, int64_t end) { kernel_.run(product, begin, end); });
   }
 }
