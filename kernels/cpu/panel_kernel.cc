@@ -30,7 +30,7 @@ constexpr int kTileRows = 14;
 #endif
 
 // Elements of depth that all tiles multiply before the next. So much of a pair of panels stays in
-// the first-level cache for them, and as much again that is fetched meanwhile in the second.
+// the first-level cache for them in fp32, beside what is fetched meanwhile.
 constexpr int64_t kDepth = 128;
 
 // How far ahead of the products a tile that is alone fetches weights. The processor's own fetching
