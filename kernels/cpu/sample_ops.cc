@@ -50,17 +50,18 @@ LogitRange Range(std::span<const float> logits) {
   return range;
 }
 
-template <bool kBeforeMarked>
-HWY_INLINE void SumPart(const float* logits, int64_t size, float highest_value, float mark,
-                        bool marked, ExpSums& sums) {
+// The order of the sums is the same whatever is marked: a token's logprob says nothing of which ids
+// end the answer.
+ExpSums Sums(std::span<const float> logits, float highest_value, int32_t marked) {
   const hn::Repartition<double, FloatTag> dd;
   const hn::Rebind<float, decltype(dd)> half;
   const auto highest = hn::Set(kFloat, highest_value);
-  const auto limit = hn::Set(kFloat, mark);
+  const auto mark = hn::Set(kFloat, marked < 0 ? 0 : logits[static_cast<size_t>(marked)]);
   auto total = hn::Zero(dd);
   auto weighted = hn::Zero(dd);
-  ForEachVector(size, [&](int64_t i, int64_t count) {
-    const auto x = LoadLogits(logits + i, count);
+  ExpSums sums;
+  ForEachVector(static_cast<int64_t>(logits.size()), [&](int64_t i, int64_t count) {
+    const auto x = LoadLogits(logits.data() + i, count);
     const auto shifted = hn::Sub(x, highest);
     const auto weight = Exp(shifted);
     const auto product =
@@ -69,27 +70,14 @@ HWY_INLINE void SumPart(const float* logits, int64_t size, float highest_value, 
                                    hn::PromoteTo(dd, hn::UpperHalf(half, weight))));
     weighted = hn::Add(weighted, hn::Add(hn::PromoteTo(dd, hn::LowerHalf(half, product)),
                                          hn::PromoteTo(dd, hn::UpperHalf(half, product))));
-    if (marked) {
-      const auto ahead = kBeforeMarked ? hn::Ge(x, limit) : hn::Gt(x, limit);
-      const auto valid = hn::FirstN(kFloat, static_cast<size_t>(count));
-      sums.before += static_cast<int64_t>(hn::CountTrue(kFloat, hn::And(ahead, valid)));
-    }
+    if (marked < 0) return;
+    // Of logits that tie, the lower id ranks before the other.
+    const auto lower_ids = std::clamp<int64_t>(marked - i, 0, kLanes);
+    const auto tied = hn::And(hn::Eq(x, mark), hn::FirstN(kFloat, static_cast<size_t>(lower_ids)));
+    sums.before += static_cast<int64_t>(hn::CountTrue(kFloat, hn::Or(hn::Gt(x, mark), tied)));
   });
-  sums.total += hn::GetLane(hn::SumOfLanes(dd, total));
-  sums.weighted += hn::GetLane(hn::SumOfLanes(dd, weighted));
-}
-
-ExpSums Sums(std::span<const float> logits, float highest, int32_t marked) {
-  ExpSums sums;
-  const auto size = static_cast<int64_t>(logits.size());
-  if (marked < 0) {
-    SumPart<false>(logits.data(), size, highest, 0, false, sums);
-    return sums;
-  }
-  // Ties rank by id: logits equal to the marked one count before its id and not after it.
-  const float mark = logits[marked];
-  SumPart<true>(logits.data(), marked, highest, mark, true, sums);
-  SumPart<false>(logits.data() + marked, size - marked, highest, mark, true, sums);
+  sums.total = hn::GetLane(hn::SumOfLanes(dd, total));
+  sums.weighted = hn::GetLane(hn::SumOfLanes(dd, weighted));
   return sums;
 }
 

@@ -1,6 +1,7 @@
 // All host backends draw the same tokens, and a row the same whatever the batch.
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "tests/kernels/random_rows.h"
@@ -96,6 +97,34 @@ TEST_P(SampleIdentityTest, ARowIsTheSameAloneAndInABatch) {
     EXPECT_EQ(together[i].logprob, single.logprob);
     EXPECT_EQ(together[i].eos.eos_logprob, single.eos.eos_logprob);
     EXPECT_EQ(together[i].eos.entropy, single.eos.entropy);
+  }
+}
+
+// A token's logprob is about as small here as a sum's last bits, which tell any other order of
+// sums.
+TEST_P(SampleIdentityTest, LogprobsDoNotDependOnWhichIdsEndAnAnswer) {
+  constexpr int kVocab = 5003;
+  const auto backend = Make(GetParam());
+  std::vector<float> logits = RandomLogits(kVocab, 79, 1.0f);
+  logits[4000] = 28;
+  const auto sample = [&](std::span<const int32_t> eos_ids) {
+    const SampleRow row{.eos_ids = eos_ids};
+    return SampleAll(*backend, logits, {row}).front();
+  };
+  const SampledToken without = sample({});
+  ASSERT_EQ(without.token, 4000);
+  ASSERT_LT(without.logprob, 0);
+  for (const int32_t eos : {0, 1, 7, 16, 250, 2500, 3999, 4000, 4001, 5002}) {
+    const SampledToken with = sample(std::span(&eos, 1));
+    EXPECT_EQ(with.logprob, without.logprob) << "with the end " << eos;
+    EXPECT_EQ(with.eos.entropy, without.eos.entropy) << "with the end " << eos;
+    int32_t ahead = 0;  // ties rank by id
+    for (int32_t id = 0; id < kVocab; ++id) {
+      const float logit = logits[static_cast<size_t>(id)];
+      const float marked = logits[static_cast<size_t>(eos)];
+      if (logit > marked || (logit == marked && id < eos)) ++ahead;
+    }
+    EXPECT_EQ(with.eos.eos_rank, 1 + ahead) << "with the end " << eos;
   }
 }
 
