@@ -7,6 +7,20 @@ namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
+// Who says none may leave the settings of what is off for now where they are.
+absl::Status CheckForetelling(const DraftFlags& draft, const EngineFlags& engine) {
+  const EngineFlags defaults;
+  const bool tokens = engine.num_speculative_tokens != defaults.num_speculative_tokens;
+  const bool batch =
+      engine.speculative_disable_by_batch_size != defaults.speculative_disable_by_batch_size;
+  const bool nobody = engine.speculative == SpeculativeFlag::kAuto && draft.model.empty();
+  if (!nobody || (!tokens && !batch)) return absl::OkStatus();
+  return UsageError(
+      std::string(tokens ? "--num-speculative-tokens" : "--speculative-disable-by-batch-size") +
+          " without speculation",
+      "nothing is foretold then", "--speculative ngram, or --draft-model DIR");
+}
+
 absl::Status CheckDraft(const DraftFlags& draft, const EngineFlags& engine) {
   if (draft.model.empty()) {
     if (engine.speculative == SpeculativeFlag::kDraft) {
@@ -44,6 +58,7 @@ void BindDraft(FlagSet* set, DraftFlags* flags, const EngineFlags* engine) {
                 "size of the draft model's own KV cache in tokens; default: as many as the "
                 "model's. For answers that find no room in it nothing is foretold"));
   set->AddCheck([flags, engine] { return CheckDraft(*flags, *engine); });
+  set->AddCheck([flags, engine] { return CheckForetelling(*flags, *engine); });
 }
 
 }  // namespace baton

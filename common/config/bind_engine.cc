@@ -34,6 +34,12 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
       With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
            "requests that may stand in a worker's line, beside --policy-line; routers that keep to "
            "their share of places never fill it"));
+  set->AddCheck([flags] {
+    if (flags->max_model_len != 1) return absl::OkStatus();
+    return UsageError("--max-model-len is 1",
+                      "a prompt has a token at least, and no answer would have room behind it",
+                      "2 or more, or 0 for the model's own limit");
+  });
 }
 
 void BindCache(FlagSet* set, EngineFlags* flags) {

@@ -226,9 +226,14 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.stop = ResolveStop(spec.stop());
   resolved.only_prompt = OnlyPrompt(spec);
   if (resolved.only_prompt) {
+    if (resolved.stop.min_tokens > 0) {
+      return InvalidArgument(Reason::kConflictingOptions, "spec.stop.min_tokens",
+                             absl::StrCat("min_tokens is ", resolved.stop.min_tokens,
+                                          " and max_tokens is 0, so nothing is generated; leave "
+                                          "min_tokens out"));
+    }
     // Workers draw at least one token.
     resolved.stop.max_tokens = 1;
-    resolved.stop.min_tokens = 0;
   }
   BATON_RETURN_IF_ERROR(InSpec(ValidateStop(resolved.stop, model.config.vocab), "spec.stop."));
   BATON_ASSIGN_OR_RETURN(resolved.guide, GuideOf(spec));

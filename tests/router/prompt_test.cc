@@ -10,6 +10,7 @@ namespace baton::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr int kTokens = 6;  // BOS and the bytes of "hello"
 
@@ -143,6 +144,12 @@ TEST_F(PromptTest, WithoutTokensOnlyThePromptComes) {
   v1::GenerateRequest nothing = Request("hello", 1);
   nothing.mutable_spec()->mutable_stop()->set_max_tokens(0);
   EXPECT_EQ(Generate(nothing).status.code(), absl::StatusCode::kInvalidArgument);
+  v1::GenerateRequest torn = Scored(1);
+  torn.mutable_spec()->mutable_stop()->set_max_tokens(0);
+  torn.mutable_spec()->mutable_stop()->set_min_tokens(5);
+  const Answer refused = Generate(torn);
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.status.message()), HasSubstr("min_tokens is 5"));
 }
 
 }  // namespace

@@ -46,6 +46,24 @@ TEST(BindServe, RefusesNonsense) {
   EXPECT_FALSE(Parsed({"m", "--host", "0.0.0.0"}).status.ok()) << "without TLS or --insecure";
 }
 
+TEST(BindServe, RefusesWhatIsAboutWorkersOrCachesThatThereAreNot) {
+  const auto error = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "m");
+    return std::string(Parsed(arguments).status.message());
+  };
+  for (const std::string flag :
+       {"--prefill=3", "--local-prefill-below=64", "--kv-transport=grpc"}) {
+    EXPECT_THAT(error({"--mode=unified", flag}),
+                HasSubstr(flag.substr(0, flag.find('=')) + " with --mode unified"));
+    EXPECT_EQ(error({flag}), "");
+  }
+  EXPECT_EQ(error({"--mode=unified", "--prefill=1", "--local-prefill-below=0"}), "")
+      << "as a printed configuration says it";
+  EXPECT_THAT(error({"--mode=unified", "--elastic"}), HasSubstr("--elastic with --mode unified"));
+  EXPECT_THAT(error({"--share-prefix-cache", "--no-enable-prefix-caching"}),
+              HasSubstr("no prefix cache to share"));
+}
+
 TEST(BindServe, TheQueueBoundIsTheRouters) {
   const Parsed parsed({"m", "--max-num-queued-reqs", "7"});
   EXPECT_EQ(parsed.flags.router.max_num_queued_reqs, 7);

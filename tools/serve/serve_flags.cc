@@ -62,6 +62,27 @@ std::string Joined(const std::vector<std::string>& parts) {
   return joined;
 }
 
+// What is about prefill workers means nothing where there are none.
+absl::Status CheckUnified(const ServeFlags& flags) {
+  if (!flags.unified) return absl::OkStatus();
+  if (flags.roles.elastic) {
+    return UsageError("--elastic with --mode unified",
+                      "unified workers prefill and decode at once, so they have no role to change",
+                      "one of the two");
+  }
+  const ServeFlags defaults;
+  std::string given;
+  if (flags.prefill != defaults.prefill) given = "--prefill";
+  if (flags.router.local_prefill_below != defaults.router.local_prefill_below) {
+    given = "--local-prefill-below";
+  }
+  if (flags.handoff.transport != defaults.handoff.transport) given = "--kv-transport";
+  if (given.empty()) return absl::OkStatus();
+  return UsageError(given + " with --mode unified",
+                    "there are no prefill workers then, and nothing is handed over",
+                    "--decode N for more workers, or --mode split");
+}
+
 }  // namespace
 
 void BindServe(FlagSet* set, ServeFlags* flags) {
@@ -83,11 +104,13 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
   BindRoles(set, &flags->roles, &flags->handoff);
   BindDraft(set, &flags->draft, &flags->engine);
   BindSwap(set, &flags->swap);
+  set->AddCheck([flags] { return CheckUnified(*flags); });
   set->AddCheck([flags] {
-    if (!flags->unified || !flags->roles.elastic) return absl::OkStatus();
-    return UsageError("--elastic with --mode unified",
-                      "unified workers prefill and decode at once, so they have no role to change",
-                      "one of the two");
+    if (!flags->router.share_prefix_cache || flags->engine.enable_prefix_caching) {
+      return absl::OkStatus();
+    }
+    return UsageError("--share-prefix-cache with --no-enable-prefix-caching",
+                      "there is no prefix cache to share", "one of the two");
   });
   set->Remove("max-num-queued-reqs");
   BindRouting(set, &flags->router);

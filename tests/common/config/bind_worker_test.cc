@@ -120,6 +120,32 @@ TEST(BindWorker, ADraftModelForetellsOrSomethingElseDoes) {
               HasSubstr("without --draft-model"));
 }
 
+TEST(BindWorker, SettingsOfSpeculationNeedSomeoneWhoForetells) {
+  for (const std::string setting :
+       {"--num-speculative-tokens=3", "--speculative-disable-by-batch-size=8"}) {
+    WorkerFlags nobody;
+    EXPECT_THAT(DecodeError({setting}, &nobody),
+                AllOf(HasSubstr(setting.substr(0, setting.find('=')) + " without speculation"),
+                      HasSubstr("Try: --speculative ngram")));
+    WorkerFlags off;
+    EXPECT_EQ(DecodeError({setting, "--speculative=none"}, &off), "");
+    for (const std::string teller : {"--speculative=ngram", "--draft-model=d"}) {
+      WorkerFlags flags;
+      EXPECT_EQ(DecodeError({setting, teller}, &flags), "");
+    }
+  }
+  WorkerFlags defaults;
+  EXPECT_EQ(DecodeError({"--num-speculative-tokens=5"}, &defaults), "")
+      << "as a printed configuration says it";
+}
+
+TEST(BindWorker, AModelLengthHasRoomForAPromptAndAnAnswer) {
+  WorkerFlags flags;
+  EXPECT_THAT(DecodeError({"--max-model-len=1"}, &flags), HasSubstr("--max-model-len is 1"));
+  EXPECT_EQ(DecodeError({"--max-model-len=2"}, &flags), "");
+  EXPECT_EQ(DecodeError({"--max-model-len=0"}, &flags), "");
+}
+
 TEST(BindWorker, SwapSpaceIsASizeOfWorkersThatGenerate) {
   WorkerFlags flags;
   EXPECT_EQ(flags.swap.space, 0);
