@@ -27,6 +27,8 @@ struct RopeConfig {
   double beta_slow = 1;            // yarn
   double attention_factor = 1;     // yarn: multiplies cos and sin
   std::vector<float> divisors;     // [head_dim / 2] of the frequencies; none: all are 1
+
+  bool operator==(const RopeConfig&) const = default;
 };
 
 // Shape and arithmetic of a decoder-only transformer, as its config.json states it. Every value is

@@ -1,6 +1,8 @@
 #include "common/formats/rope_config.h"
 
 #include <cmath>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -48,20 +50,12 @@ void ReadYarn(JsonReader& reader, int64_t max_positions, RopeConfig& rope) {
   if (!reader.Bool("truncate", true)) reader.Fail("truncate", "true, the only value supported");
 }
 
-}  // namespace
-
-absl::StatusOr<RopeConfig> ReadRopeConfig(const nlohmann::json& config, const std::string& where,
-                                          int64_t max_positions) {
-  JsonReader top(config, where);
+// Reads one object with a rule. `theta` is what holds where it names none.
+absl::StatusOr<RopeConfig> ReadRopeRule(const nlohmann::json& rule, const std::string& where,
+                                        double theta, int64_t max_positions) {
+  JsonReader reader(rule, where);
   RopeConfig rope;
-  rope.theta = top.Number("rope_theta", 1, kMaxTheta, 10000);
-  const char* key = top.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  const nlohmann::json* parameters = top.Object(key);
-  BATON_RETURN_IF_ERROR(top.status());
-  if (parameters == nullptr) return rope;
-
-  JsonReader reader(*parameters, absl::StrCat(where, " ", key));
-  rope.theta = reader.Number("rope_theta", 1, kMaxTheta, rope.theta);
+  rope.theta = reader.Number("rope_theta", 1, kMaxTheta, theta);
   const char* type_key = reader.Has("rope_type") ? "rope_type" : "type";
   const std::string type = reader.String(type_key, "default");
   if (reader.Number("partial_rotary_factor", 0, 1, 1) != 1) {
@@ -81,6 +75,32 @@ absl::StatusOr<RopeConfig> ReadRopeConfig(const nlohmann::json& config, const st
   }
   BATON_RETURN_IF_ERROR(reader.status());
   return rope;
+}
+
+}  // namespace
+
+absl::StatusOr<RopeConfig> ReadRopeConfig(const nlohmann::json& config, const std::string& where,
+                                          int64_t max_positions) {
+  JsonReader top(config, where);
+  RopeConfig none;
+  none.theta = top.Number("rope_theta", 1, kMaxTheta, 10000);
+  std::optional<RopeConfig> rope;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const nlohmann::json* rule = top.Object(key);
+    BATON_RETURN_IF_ERROR(top.status());
+    if (rule == nullptr || rule->empty()) continue;
+    BATON_ASSIGN_OR_RETURN(const RopeConfig read, ReadRopeRule(*rule, absl::StrCat(where, " ", key),
+                                                               none.theta, max_positions));
+    if (rope.has_value() && *rope != read) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where,
+                       ": \"rope_parameters\" and \"rope_scaling\" describe different rotations; "
+                       "expected one of them, or both alike: put all of it, with its rope_theta, "
+                       "into \"rope_parameters\" and remove \"rope_scaling\""));
+    }
+    rope = read;
+  }
+  return rope.value_or(none);
 }
 
 }  // namespace baton

@@ -131,6 +131,35 @@ TEST(ModelConfigTest, UsesQwensWindowOnlyWhereItIsSwitchedOn) {
   EXPECT_THAT(Refusal(config), HasSubstr("full_attention or sliding_attention"));
 }
 
+TEST(ModelConfigTest, RefusesTwoRopesThatDiffer) {
+  json config = Small("LlamaForCausalLM");
+  config["rope_parameters"] = {{"rope_theta", 10000.0}, {"rope_type", "default"}};
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_THAT(Refusal(config), AllOf(HasSubstr("rope_parameters"), HasSubstr("rope_scaling")));
+
+  // transformers reads the theta of `rope_scaling`, which is 10000 here.
+  config["rope_parameters"] = {{"rope_theta", 1e6}, {"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_THAT(Refusal(config), HasSubstr("rope_theta"));
+}
+
+TEST(ModelConfigTest, TakesTwoRopesThatAreAlikeAndNoneThatIsEmpty) {
+  json config = Small("LlamaForCausalLM");
+  config["rope_theta"] = 1e6;
+  config["rope_parameters"] = {{"rope_theta", 1e6}, {"rope_type", "linear"}, {"factor", 4.0}};
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  const auto both = Parse(config);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->rope.scaling, RopeConfig::Scaling::kLinear);
+  EXPECT_EQ(both->rope.theta, 1e6);
+
+  config["rope_scaling"] = json::object();
+  EXPECT_EQ(Parse(config)->rope.factor, 4.0);
+  std::swap(config["rope_scaling"], config["rope_parameters"]);
+  EXPECT_EQ(Parse(config)->rope.factor, 4.0);
+  config["rope_scaling"] = nullptr;
+  EXPECT_EQ(Parse(config)->rope.scaling, RopeConfig::Scaling::kNone);
+}
+
 TEST(ModelConfigTest, ReadsLinearAndYarnRopes) {
   json config = Small("LlamaForCausalLM");
   config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.5}};
