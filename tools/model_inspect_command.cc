@@ -97,7 +97,8 @@ absl::Status InspectWeights(const InspectFlags& flags, Inspection& result) {
   }
   if (!result.has_weights && !compare) return absl::OkStatus();
   auto files = CheckpointFiles::Open(flags.directory);
-  const absl::Status checked = files.ok() ? CheckTensors(result.config, **files) : files.status();
+  absl::Status checked = files.ok() ? CheckTensors(result.config, **files) : files.status();
+  if (checked.ok()) checked = CheckTiedOutput(result.config, **files);
   if (!checked.ok()) {
     result.unusable = std::string(checked.message());
     return compare ? checked : absl::OkStatus();

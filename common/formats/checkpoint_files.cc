@@ -76,12 +76,13 @@ absl::Status CheckShards(const std::string& index_path, const WeightMap& weight_
   return absl::OkStatus();
 }
 
-// The whole pages inside a tensor: its first and last may be shared with its neighbours.
-std::span<std::byte> WholePages(const StoredTensor& tensor) {
+// The whole pages inside a tensor, or a part of one: its first and last may be shared with its
+// neighbours.
+std::span<std::byte> WholePages(std::span<const std::byte> data) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(tensor.data.data());
+  const auto begin = reinterpret_cast<uintptr_t>(data.data());
   const uintptr_t first = (begin + page - 1) / page * page;
-  const uintptr_t last = (begin + tensor.data.size()) / page * page;
+  const uintptr_t last = (begin + data.size()) / page * page;
   if (last <= first) return {};
   return {reinterpret_cast<std::byte*>(first), last - first};
 }
@@ -203,12 +204,12 @@ const StoredTensor* CheckpointFiles::Find(std::string_view name) const {
 }
 
 void CheckpointFiles::Prefetch(const StoredTensor& tensor) {
-  const std::span<std::byte> pages = WholePages(tensor);
+  const std::span<std::byte> pages = WholePages(tensor.data);
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_WILLNEED);
 }
 
-void CheckpointFiles::DropPages(const StoredTensor& tensor) {
-  const std::span<std::byte> pages = WholePages(tensor);
+void CheckpointFiles::DropPages(std::span<const std::byte> data) {
+  const std::span<std::byte> pages = WholePages(data);
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
 }
 

@@ -96,7 +96,9 @@ class CheckpointFiles final {
   static void Prefetch(const StoredTensor& tensor);
   // Gives the tensor's pages back once it has been packed, so that a load holds one copy. Its data
   // stays readable.
-  static void DropPages(const StoredTensor& tensor);
+  static void DropPages(const StoredTensor& tensor) { DropPages(tensor.data); }
+  // The same for a part of a tensor.
+  static void DropPages(std::span<const std::byte> data);
 
  private:
   CheckpointFiles();

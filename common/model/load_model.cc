@@ -146,6 +146,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   BATON_ASSIGN_OR_RETURN(const LocalShape shape, LocalShape::Of(model->config, 0, ranks));
   BATON_ASSIGN_OR_RETURN(const auto files, CheckpointFiles::Open(model_dir));
   BATON_RETURN_IF_ERROR(CheckTensors(model->config, *files));
+  BATON_RETURN_IF_ERROR(CheckTiedOutput(model->config, *files));
 
   RankSource source{.config = model->config, .files = *files, .options = options, .clock = clock};
   source.dtype = ResolveComputeDType(options.dtype, model->config, *files);

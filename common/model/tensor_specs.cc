@@ -1,6 +1,7 @@
 #include "common/model/tensor_specs.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -13,6 +14,9 @@
 
 namespace baton {
 namespace {
+
+constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
+constexpr char kOutputName[] = "lm_head.weight";
 
 void AddAttention(const ModelConfig& c, int32_t layer, std::vector<TensorSpec>& specs) {
   const auto add = [&](const char* name, std::vector<int64_t> shape) {
@@ -69,7 +73,7 @@ bool IsHarmlessExtra(const ModelConfig& config, const StoredTensor& tensor) {
                        [](std::byte byte) { return byte == std::byte{0}; });
   }
   return absl::EndsWith(tensor.name, "rotary_emb.inv_freq") ||
-         (config.tied_embeddings && tensor.name == "lm_head.weight");
+         (config.tied_embeddings && tensor.name == kOutputName);
 }
 
 // Whether the weight is stored as blocks of GGUF that can be read: any matrix may be.
@@ -77,6 +81,21 @@ bool IsGgufMatrix(const ModelConfig& config, const TensorSpec& spec, const Store
   return config.quantization.has_value() &&
          config.quantization->format == QuantizationConfig::Format::kGguf &&
          spec.shape.size() == 2 && FindGgufType(tensor.dtype) != nullptr;
+}
+
+// Compares a piece at a time and gives its pages back, so that large tensors take no memory.
+bool HaveSameBytes(const StoredTensor& a, const StoredTensor& b) {
+  constexpr size_t kPieceBytes = size_t{16} << 20;
+  if (a.data.size() != b.data.size()) return false;
+  for (size_t begin = 0; begin < a.data.size(); begin += kPieceBytes) {
+    const size_t bytes = std::min(kPieceBytes, a.data.size() - begin);
+    const auto of_a = a.data.subspan(begin, bytes);
+    const auto of_b = b.data.subspan(begin, bytes);
+    const bool same = std::memcmp(of_a.data(), of_b.data(), bytes) == 0;
+    for (const auto piece : {of_a, of_b}) CheckpointFiles::DropPages(piece);
+    if (!same) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -93,13 +112,13 @@ std::string LayerTensor(int32_t layer, const std::string& name) {
 
 std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config) {
   std::vector<TensorSpec> specs;
-  specs.push_back({"model.embed_tokens.weight", {config.vocab, config.hidden}});
+  specs.push_back({kEmbeddingName, {config.vocab, config.hidden}});
   for (int32_t layer = 0; layer < config.layers; ++layer) {
     AddAttention(config, layer, specs);
     AddMlp(config, layer, specs);
   }
   specs.push_back({"model.norm.weight", {config.hidden}});
-  if (!config.tied_embeddings) specs.push_back({"lm_head.weight", {config.vocab, config.hidden}});
+  if (!config.tied_embeddings) specs.push_back({kOutputName, {config.vocab, config.hidden}});
   return specs;
 }
 
@@ -173,6 +192,23 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
         " of ", config.layers, " layers as ", files.described_by(), " describes it; ", advice));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckTiedOutput(const ModelConfig& config, const CheckpointFiles& files) {
+  const StoredTensor* output = config.tied_embeddings ? files.Find(kOutputName) : nullptr;
+  if (output == nullptr) return absl::OkStatus();
+  const StoredTensor* embedding = files.Find(kEmbeddingName);
+  if (embedding != nullptr && output->dtype == embedding->dtype &&
+      output->shape == embedding->shape && HaveSameBytes(*output, *embedding)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor ", kOutputName, " is not the same as ", kEmbeddingName, ", though ",
+      files.described_by(),
+      " says by \"tie_word_embeddings\": true that both are one; expected equal tensors, or none "
+      "of "
+      "that name: set \"tie_word_embeddings\": false if the model has an output projection of its "
+      "own"));
 }
 
 }  // namespace baton

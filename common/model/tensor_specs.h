@@ -41,4 +41,9 @@ absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor);
 // would leave unused: such a tensor means that config.json describes another model.
 absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& files);
 
+// Checks that an output projection which stands in the checkpoint though the model has none of its
+// own, because of tied embeddings, is the embeddings byte by byte. The tensors have passed
+// CheckTensors. Reads both where there is one, and keeps none of their pages.
+absl::Status CheckTiedOutput(const ModelConfig& config, const CheckpointFiles& files);
+
 }  // namespace baton

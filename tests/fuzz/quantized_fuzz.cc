@@ -218,6 +218,7 @@ void ReadCheckpoint(const std::string& path) {
   if (!Accepted(config.status())) return;
   const auto files = CheckpointFiles::Open(path);
   if (!Accepted(files.status()) || !Accepted(CheckTensors(*config, **files))) return;
+  Accepted(CheckTiedOutput(*config, **files));
   if (const auto scales = ReadKvScales(*config, **files); Accepted(scales.status())) {
     for (const KvScales& of_layer : *scales) {
       BATON_CHECK(std::isfinite(of_layer.k) && of_layer.k > 0) << of_layer.k;

@@ -214,6 +214,7 @@ absl::StatusOr<QuantizeReport> QuantizeCheckpoint(const std::string& in, const s
   }
   BATON_ASSIGN_OR_RETURN(const auto files, CheckpointFiles::Open(in));
   BATON_RETURN_IF_ERROR(CheckTensors(config, *files));
+  BATON_RETURN_IF_ERROR(CheckTiedOutput(config, *files));
   BATON_RETURN_IF_ERROR(CheckRows(*files, scheme));
   BATON_ASSIGN_OR_RETURN(const auto directory, NewDirectory::Begin(out));
   QuantizeReport report = {.bytes_before = files->data_bytes()};

@@ -1,10 +1,13 @@
 #include "common/model/weights.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <numeric>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "common/base/fnv128.h"
 #include "common/model/fingerprint.h"
@@ -68,6 +71,40 @@ class WeightsTest : public testing::Test {
     return LoadWeights(*config, *shape, **files, *backend_, progress);
   }
 
+  // Where the bytes of a tensor lie in the file, and how many there are.
+  std::pair<size_t, size_t> Place(const std::string& name) {
+    const std::string path = dir_ / "m/model.safetensors";
+    const auto file = SafetensorsFile::Open(path);
+    const size_t bytes = (*file)->Find(name)->data.size();
+    size_t behind = 0;  // the bytes of this tensor and of those after it
+    for (const StoredTensor& tensor : (*file)->tensors()) {
+      if (behind > 0 || tensor.name == name) behind += tensor.data.size();
+    }
+    return {std::filesystem::file_size(path) - behind, bytes};
+  }
+
+  std::string ReadAt(size_t begin, size_t bytes) {
+    std::ifstream file(dir_ / "m/model.safetensors", std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(begin));
+    std::string text(bytes, ' ');
+    file.read(text.data(), static_cast<std::streamsize>(bytes));
+    return text;
+  }
+
+  void WriteAt(size_t begin, const std::string& bytes) {
+    std::fstream file(dir_ / "m/model.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(begin));
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+
+  absl::Status CheckTied() {
+    const auto config = LoadModelConfig(dir_ / "m");
+    const auto files = CheckpointFiles::Open(dir_ / "m");
+    EXPECT_TRUE(CheckTensors(*config, **files).ok());
+    return CheckTiedOutput(*config, **files);
+  }
+
   std::string Refusal() {
     const auto weights = Load();
     EXPECT_EQ(weights.status().code(), absl::StatusCode::kInvalidArgument);
@@ -123,6 +160,36 @@ TEST_F(WeightsTest, IgnoresTheOutputProjectionOfATiedModel) {
   const auto weights = Load();
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ(weights->output->out(), 258);
+}
+
+TEST_F(WeightsTest, RefusesATiedModelWhoseOutputProjectionIsAnother) {
+  EditConfig("tie_word_embeddings", true);
+  const auto model = test::LoadOnRanks(dir_ / "m", {"reference", ""}, kernels::DType::kF32, 1, "");
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(model.status().message()),
+              AllOf(HasSubstr("lm_head.weight"), HasSubstr("model.embed_tokens.weight"),
+                    HasSubstr("\"tie_word_embeddings\": false")));
+}
+
+TEST_F(WeightsTest, TakesATiedModelWhoseOutputProjectionIsTheEmbeddings) {
+  EditConfig("tie_word_embeddings", true);
+  const auto embedding = Place("model.embed_tokens.weight");
+  const auto output = Place("lm_head.weight");
+  const std::string bytes = ReadAt(embedding.first, embedding.second);
+  ASSERT_EQ(output.second, embedding.second);
+  WriteAt(output.first, bytes);
+  EXPECT_TRUE(CheckTied().ok()) << CheckTied();
+
+  WriteAt(output.first + output.second - 1, std::string(1, static_cast<char>(bytes.back() ^ 1)));
+  EXPECT_EQ(CheckTied().code(), absl::StatusCode::kInvalidArgument);
+  WriteAt(output.first, bytes);
+  EditHeader([](json& header) { header["lm_head.weight"]["shape"] = {64, 258}; });
+  EXPECT_EQ(CheckTied().code(), absl::StatusCode::kInvalidArgument);
+  EditHeader([](json& header) {
+    header["lm_head.weight"]["shape"] = {258, 64};
+    header["lm_head.weight"]["dtype"] = "I32";
+  });
+  EXPECT_EQ(CheckTied().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(WeightsTest, ATiedTableStandsBesideADividedOutputProjection) {

@@ -151,6 +151,13 @@ TEST_F(QuantizeCheckpointTest, WritesAModelWhoseProjectionsAreNearTheirOriginals
   }
 }
 
+TEST_F(QuantizeCheckpointTest, RefusesATiedModelWhoseOutputProjectionIsAnother) {
+  EditConfig("tie_word_embeddings", true);
+  EXPECT_THAT(Refusal(),
+              AllOf(HasSubstr("lm_head.weight"), HasSubstr("model.embed_tokens.weight")));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "out"));
+}
+
 TEST_F(QuantizeCheckpointTest, KeepsWhatStandsBesideTheWeights) {
   ASSERT_TRUE(QuantizeCheckpoint(dir_ / "in", dir_ / "out", {}, nullptr).ok());
   for (const std::string name :
