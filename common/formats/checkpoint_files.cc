@@ -4,12 +4,16 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/base/status.h"
 #include "common/formats/gguf/gguf_config.h"
 #include "common/formats/gguf/gguf_file.h"
 #include "common/formats/gguf/gguf_names.h"
+#include "common/formats/json_reader.h"
 #include "common/formats/safetensors.h"
 #include "nlohmann/json.hpp"
 
@@ -33,8 +37,9 @@ absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
   const auto refuse = [&path](const std::string& what) {
     return absl::InvalidArgumentError(path + ": " + what);
   };
-  const nlohmann::json index = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!index.is_object()) return refuse("not a JSON object");
+  std::stringstream text;
+  text << file.rdbuf();
+  BATON_ASSIGN_OR_RETURN(const nlohmann::json index, ParseJsonObject(text.str(), path));
   const auto entries = index.find("weight_map");
   if (entries == index.end() || !entries->is_object()) {
     return refuse("there is no object \"weight_map\"");

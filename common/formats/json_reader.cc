@@ -14,6 +14,7 @@ namespace {
 
 constexpr uintmax_t kMaxFileBytes = 16 << 20;
 constexpr size_t kMaxShownBytes = 80;
+constexpr int kMaxDepth = 100;
 
 std::string Shown(const nlohmann::json* value) {
   if (value == nullptr) return "nothing";
@@ -23,6 +24,33 @@ std::string Shown(const nlohmann::json* value) {
 }
 
 }  // namespace
+
+absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text, const std::string& where) {
+  bool too_deep = false;
+  // What lies deeper is not kept, so that it takes no memory either.
+  const auto shallow = [&too_deep](int around, nlohmann::json::parse_event_t event,
+                                   const nlohmann::json&) {
+    using Event = nlohmann::json::parse_event_t;
+    const bool opens = event == Event::object_start || event == Event::array_start;
+    const bool beyond = opens && around >= kMaxDepth;
+    too_deep |= beyond;
+    return !beyond;
+  };
+  nlohmann::json json = nlohmann::json::parse(text, shallow, /*allow_exceptions=*/false);
+  if (too_deep) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " nests more than ", kMaxDepth,
+                     " levels, which no such file needs; download it again"));
+  }
+  if (json.is_discarded()) {
+    return absl::InvalidArgumentError(absl::StrCat(where, " is not JSON; download it again"));
+  }
+  if (!json.is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " holds a JSON ", json.type_name(), "; expected an object"));
+  }
+  return json;
+}
 
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path) {
   std::error_code error;
@@ -40,15 +68,7 @@ absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path) {
   std::stringstream text;
   text << file.rdbuf();
   if (!file) return absl::NotFoundError(absl::StrCat(path, " cannot be read; check its rights"));
-  nlohmann::json json = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not JSON; download it again"));
-  }
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, " holds a JSON ", json.type_name(), "; expected an object"));
-  }
-  return json;
+  return ParseJsonObject(text.str(), path);
 }
 
 const nlohmann::json* JsonReader::Find(std::string_view key) const {

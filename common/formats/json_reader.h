@@ -13,6 +13,10 @@
 
 namespace baton {
 
+// Parses JSON whose top level is an object. INVALID_ARGUMENT, naming `where`, for anything else and
+// for what nests more than 100 levels: code that copies or prints a value goes as deep as it does.
+absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text, const std::string& where);
+
 // Parses a JSON file of at most 16 MiB whose top level is an object. NOT_FOUND when absent.
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path);
 

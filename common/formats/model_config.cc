@@ -164,10 +164,7 @@ std::string SupportedArchitectures() {
 }
 
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json_text, const std::string& where) {
-  const nlohmann::json json = nlohmann::json::parse(json_text, nullptr, false);
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(where, " is not a JSON object"));
-  }
+  BATON_ASSIGN_OR_RETURN(const nlohmann::json json, ParseJsonObject(json_text, where));
   return FromJson(json, where);
 }
 

@@ -15,6 +15,7 @@ using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // Llama 3.1 8B as transformers 4 writes it.
 json Llama31() {
@@ -129,6 +130,22 @@ TEST(ModelConfigTest, UsesQwensWindowOnlyWhereItIsSwitchedOn) {
   EXPECT_THAT(Refusal(config), HasSubstr("one entry for each of 4 layers"));
   config["layer_types"] = {"full_attention", "full_attention", "full_attention", "chunked"};
   EXPECT_THAT(Refusal(config), HasSubstr("full_attention or sliding_attention"));
+}
+
+// `levels` arrays in each other.
+std::string Nested(size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); }
+
+TEST(ModelConfigTest, RefusesJsonThatNestsTooDeep) {
+  const auto with = [](const std::string& key, size_t levels) {
+    return ParseModelConfig("{\"" + key + "\": " + Nested(levels) + "}", "config.json").status();
+  };
+  for (const char* key : {"hidden_size", "eos_token_id", "of_no_meaning"}) {
+    const absl::Status status = with(key, 3'000'000);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("nests more than 100 levels"));
+  }
+  EXPECT_THAT(std::string(with("hidden_size", 100).message()), HasSubstr("nests"));
+  EXPECT_THAT(std::string(with("hidden_size", 99).message()), Not(HasSubstr("nests")));
 }
 
 TEST(ModelConfigTest, RefusesTwoRopesThatDiffer) {
