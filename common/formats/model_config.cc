@@ -39,6 +39,16 @@ constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxHeadDim = 256;
 constexpr int64_t kHeadDimMultiple = 8;
 
+// transformers chooses the code of a model by its model_type, other programs by its architecture.
+absl::Status CheckModelType(const JsonReader& reader, const FamilyDefaults& family,
+                            const std::string& model_type) {
+  if (model_type.empty() || model_type == family.model_type) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(reader.where(), ": architecture ", family.architecture,
+                   " contradicts model_type \"", model_type, "\"; expected \"", family.model_type,
+                   "\": correct the one that does not describe the model"));
+}
+
 absl::StatusOr<const FamilyDefaults*> FindFamily(JsonReader& reader) {
   const std::vector<std::string> names = reader.Strings("architectures");
   const std::string model_type = reader.String("model_type", "");
@@ -46,6 +56,7 @@ absl::StatusOr<const FamilyDefaults*> FindFamily(JsonReader& reader) {
   for (const FamilyDefaults& family : kFamilies) {
     if (names.empty() ? model_type == family.model_type
                       : names.size() == 1 && names[0] == family.architecture) {
+      BATON_RETURN_IF_ERROR(CheckModelType(reader, family, model_type));
       return &family;
     }
   }

@@ -94,6 +94,17 @@ TEST(ModelConfigTest, FallsBackToTheModelTypeWithoutArchitectures) {
   EXPECT_EQ(Parse(config)->family, ModelFamily::kQwen2);
 }
 
+TEST(ModelConfigTest, RefusesAnArchitectureOfAnotherModelType) {
+  json config = Small("LlamaForCausalLM");
+  config["model_type"] = "mistral";
+  config["sliding_window"] = 16;
+  EXPECT_THAT(Refusal(config), AllOf(HasSubstr("LlamaForCausalLM"), HasSubstr("\"mistral\"")));
+  config["model_type"] = "gemma";
+  EXPECT_THAT(Refusal(config), HasSubstr("\"gemma\""));
+  config["model_type"] = "llama";
+  EXPECT_EQ(Parse(config)->family, ModelFamily::kLlama);
+}
+
 TEST(ModelConfigTest, KnowsTheBiasesAndNormsOfEachFamily) {
   EXPECT_FALSE(Parse(Small("LlamaForCausalLM"))->qkv_bias);
   json biased = Small("LlamaForCausalLM");
