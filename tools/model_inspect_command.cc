@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "common/config/units.h"
 #include "common/formats/generation_config.h"
 #include "common/formats/gguf/gguf_file.h"
+#include "common/formats/mapped_file.h"
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
 #include "common/model/footprint.h"
@@ -83,9 +83,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& dir
 // Whether there are weights, good or bad.
 bool HasWeights(const std::string& directory) {
   if (IsGgufPath(directory)) return true;
-  const std::filesystem::path path = directory;
-  return std::filesystem::exists(path / "model.safetensors") ||
-         std::filesystem::exists(path / "model.safetensors.index.json");
+  return IsThere(directory + "/model.safetensors") ||
+         IsThere(directory + "/model.safetensors.index.json");
 }
 
 // Looks into the weights. What keeps them from being loaded is told with all else that is known of

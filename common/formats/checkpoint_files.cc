@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -14,6 +15,7 @@
 #include "common/formats/gguf/gguf_file.h"
 #include "common/formats/gguf/gguf_names.h"
 #include "common/formats/json_reader.h"
+#include "common/formats/mapped_file.h"
 #include "common/formats/safetensors.h"
 #include "nlohmann/json.hpp"
 
@@ -33,7 +35,7 @@ bool IsPlainFileName(std::string_view name) {
 
 absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(path + " cannot be opened; check its rights");
+  if (!file) return absl::NotFoundError(OpenFailure(path, errno, "check its rights"));
   const auto refuse = [&path](const std::string& what) {
     return absl::InvalidArgumentError(path + ": " + what);
   };
@@ -107,10 +109,10 @@ absl::StatusOr<std::unique_ptr<CheckpointFiles>> CheckpointFiles::Open(const std
   const std::string& model_dir = model;
   const std::string single = model_dir + "/" + kSingleFile;
   const std::string index = model_dir + "/" + kIndexFile;
-  if (access(single.c_str(), F_OK) == 0) {
+  if (IsThere(single)) {
     BATON_ASSIGN_OR_RETURN(auto file, SafetensorsFile::Open(single));
     checkpoint->files_.push_back(std::move(file));
-  } else if (access(index.c_str(), F_OK) == 0) {
+  } else if (IsThere(index)) {
     BATON_RETURN_IF_ERROR(checkpoint->OpenShards(model_dir, index));
   } else {
     return absl::NotFoundError(model_dir + " has neither " + kSingleFile + " nor " + kIndexFile +
@@ -127,7 +129,7 @@ absl::Status CheckpointFiles::OpenShards(const std::string& model_dir, const std
   for (const auto& [tensor, shard] : weight_map) {
     if (shards.contains(shard)) continue;
     auto file = SafetensorsFile::Open(model_dir + "/" + shard);
-    if (absl::IsNotFound(file.status())) {
+    if (absl::IsNotFound(file.status()) && !IsThere(model_dir + "/" + shard)) {
       return absl::InvalidArgumentError(index + " names " + shard +
                                         ", which is missing; download it again");
     }

@@ -1,13 +1,13 @@
 #include "common/formats/generation_config.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/formats/gguf/gguf_config.h"
 #include "common/formats/gguf/gguf_file.h"
 #include "common/formats/json_reader.h"
+#include "common/formats/mapped_file.h"
 
 namespace baton {
 namespace {
@@ -26,7 +26,7 @@ absl::StatusOr<GenerationConfig> LoadGenerationConfig(const std::string& model) 
   if (IsGgufPath(model)) return LoadGgufGenerationConfig(model);
   GenerationConfig config;
   const std::string path = model + "/generation_config.json";
-  if (!std::filesystem::exists(path)) return config;
+  if (!IsThere(path)) return config;
   BATON_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJsonObject(path));
   JsonReader reader(json, path);
   config.temperature = Optional(reader, "temperature", 0, kHuge);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/mapped_file.h"
 
 namespace baton {
 namespace {
@@ -56,9 +57,8 @@ absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path) {
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
   if (error) {
-    return absl::NotFoundError(absl::StrCat(path, ": ", error.message(),
-                                            "; give a model directory in Hugging Face form, "
-                                            "or a GGUF file"));
+    return absl::NotFoundError(OpenFailure(
+        path, error.value(), "give a model directory in Hugging Face form, or a GGUF file"));
   }
   if (size > kMaxFileBytes) {
     return absl::InvalidArgumentError(

@@ -7,6 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
@@ -29,11 +32,23 @@ class FileDescriptor {
 };
 
 absl::Status SystemError(const std::string& path, int error) {
-  const std::string message = path + ": " + std::strerror(error);
+  const std::string message = OpenFailure(path, error, "give a file that can be read");
   return error == ENOENT ? absl::NotFoundError(message) : absl::InvalidArgumentError(message);
 }
 
 }  // namespace
+
+bool IsThere(const std::string& path) {
+  struct stat info = {};
+  return lstat(path.c_str(), &info) == 0;
+}
+
+std::string OpenFailure(const std::string& path, int error, const std::string& advice) {
+  std::error_code no_link;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, no_link);
+  if (error != ENOENT || no_link) return path + ": " + std::strerror(error) + "; " + advice;
+  return path + " is a link to " + target.string() + ", where no file is; download it again";
+}
 
 absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path,
                                                              const std::string& kind,

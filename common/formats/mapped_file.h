@@ -10,6 +10,14 @@
 
 namespace baton {
 
+// Whether something stands under this path, be it a link that leads nowhere: that is a file which
+// is damaged, and not one which is absent.
+bool IsThere(const std::string& path);
+
+// Why a path cannot be opened, and what to do: `advice`, or, of a link that leads nowhere, to get
+// what it leads to. `error` is errno.
+std::string OpenFailure(const std::string& path, int error, const std::string& advice);
+
 // A regular file, mapped for reading. It must not change while it is open. Immutable and
 // thread-safe.
 class MappedFile final {

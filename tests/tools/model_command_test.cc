@@ -115,6 +115,13 @@ TEST_F(ModelCommand, InspectSaysWhyWeightsWillNotLoad) {
               HasSubstr("model.layers.2."));
 }
 
+TEST_F(ModelCommand, InspectSaysOfWeightsWhereALinkToNothingLeads) {
+  ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
+  std::filesystem::remove(folder_ + "/model.safetensors");
+  std::filesystem::create_symlink("../blobs/5d0a", folder_ + "/model.safetensors");
+  EXPECT_THAT(RunTool({"model", "inspect", folder_}).out, HasSubstr("is a link to ../blobs/5d0a"));
+}
+
 TEST_F(ModelCommand, QuantizeWritesAModelWhoseErrorsInspectTellsAgain) {
   ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
   const std::string out = scratch_ / "w4";

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <string_view>
 
 #include "common/formats/safetensors.h"
 #include "tests/common/formats/safetensors_writer.h"
@@ -74,6 +77,20 @@ TEST(CheckpointFiles, SaysWhatADirectoryWithoutWeightsLacks) {
   const absl::Status status = CheckpointFiles::Open(dir.path()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("model.safetensors"));
+}
+
+// As a cache of downloads leaves them whose blobs are gone.
+TEST(CheckpointFiles, SaysWhereALinkToNothingLeads) {
+  for (const char* name : {"model.safetensors", kIndexName, "a.safetensors"}) {
+    const ScratchFolder dir;
+    if (std::string_view(name) == "a.safetensors") {
+      dir.Write(kIndexName, R"({"weight_map":{"w1":"a.safetensors"}})");
+    }
+    std::filesystem::create_symlink("../blobs/5d0a", dir / name);
+    const absl::Status status = CheckpointFiles::Open(dir.path()).status();
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(std::string(name) + " is a link to ../blobs/5d0a"));
+  }
 }
 
 // The refusal of an index over two sound shards: w1 in a.safetensors, w2 in b.safetensors.

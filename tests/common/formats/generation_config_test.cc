@@ -1,5 +1,6 @@
 #include "common/formats/generation_config.h"
 
+#include <filesystem>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -28,6 +29,12 @@ TEST_F(GenerationConfigTest, IsEmptyWithoutTheFile) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_FALSE(config->temperature.has_value());
   EXPECT_THAT(config->eos_ids, IsEmpty());
+}
+
+TEST_F(GenerationConfigTest, RefusesALinkToNothing) {
+  std::filesystem::create_symlink("../blobs/5d0a", folder_ / "generation_config.json");
+  const absl::Status status = LoadGenerationConfig(folder_.path()).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is a link to ../blobs/5d0a"));
 }
 
 TEST_F(GenerationConfigTest, TakesEveryValueThatStandsInTheFile) {

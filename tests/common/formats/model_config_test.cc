@@ -1,11 +1,13 @@
 #include "common/formats/model_config.h"
 
+#include <filesystem>
 #include <random>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -157,6 +159,14 @@ TEST(ModelConfigTest, RefusesJsonThatNestsTooDeep) {
   }
   EXPECT_THAT(std::string(with("hidden_size", 100).message()), HasSubstr("nests"));
   EXPECT_THAT(std::string(with("hidden_size", 99).message()), Not(HasSubstr("nests")));
+}
+
+TEST(ModelConfigTest, SaysWhereALinkToNothingLeads) {
+  const ScratchFolder dir;
+  std::filesystem::create_symlink("../blobs/5d0a", dir / "config.json");
+  const absl::Status status = LoadModelConfig(dir.path()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("config.json is a link to ../blobs/5d0a"));
 }
 
 TEST(ModelConfigTest, RefusesTwoRopesThatDiffer) {
