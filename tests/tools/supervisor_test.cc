@@ -69,6 +69,13 @@ TEST_F(SupervisorTest, ACrashAtStartIsAResourceFailure) {
   EXPECT_THAT(failure->why, HasSubstr("137"));
 }
 
+TEST_F(SupervisorTest, SaysWhatAFileThatWasTruncatedDoes) {
+  const auto failure = supervisor_.StartAll({Shell("kill -BUS $$")});
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_THAT(failure->why, HasSubstr("135 (signal 7, Bus error: a file"));
+  EXPECT_THAT(failure->why, HasSubstr("truncated"));
+}
+
 TEST_F(SupervisorTest, NamesWhatDidNotGetReadyInTime) {
   Supervisor supervisor({.start_timeout = base::Duration::zero()}, &clock_);
   ServiceSpec slow = Shell("exec sleep 100");

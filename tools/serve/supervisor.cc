@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -23,12 +25,26 @@ constexpr base::Duration kStableAfter = std::chrono::seconds(30);  // a life tha
 // Whoever signals a process and its group, as `timeout` does, signals it twice and means one stop.
 constexpr base::Duration kSameStop = milliseconds(100);
 constexpr base::Duration kKillGrace = std::chrono::seconds(5);  // beyond the drain timeout
+constexpr int kSignals = 128;  // what ChildProcess::Reap adds to a signal
 
 sigset_t HandledSignals() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, signal);
   return set;
+}
+
+// What is known of an exit code of ChildProcess::Reap. A signal leaves no log line of its own.
+std::string ExitText(int code) {
+  std::string text = absl::StrCat("exit code ", code);
+  if (code <= kSignals) return text;
+  absl::StrAppend(&text, " (signal ", code - kSignals, ", ", strsignal(code - kSignals));
+  if (code - kSignals == SIGBUS) {
+    absl::StrAppend(&text,
+                    ": a file of the model or the load cache was truncated, or failed, while "
+                    "it was read");
+  }
+  return text + ")";
 }
 
 bool IsOneOf(const std::vector<std::string>& roles, const std::string& role) {
@@ -130,8 +146,9 @@ std::optional<Fatal> Supervisor::StartFailure() const {
     const bool ours = code >= ToInt(ExitCode::kUsage) && code <= ToInt(ExitCode::kPortInUse);
     return Fatal{.code = ours ? static_cast<ExitCode>(code) : ExitCode::kResources,
                  .what = "cannot start " + service->spec.name,
-                 .why = absl::StrCat("it ended with exit code ", code),
-                 .next = "what its log lines above say"};
+                 .why = "it ended with " + ExitText(code),
+                 .next = code == kSignals + SIGBUS ? "again once the files are whole"
+                                                   : "what its log lines above say"};
   }
   return std::nullopt;
 }
@@ -213,7 +230,7 @@ void Supervisor::Reap(Service* service) {
   const base::Instant now = clock_->Now();
   if (now - service->started_at >= kStableAfter) service->backoff = options_.first_backoff;
   service->restart_at = now + service->backoff;
-  spdlog::warn("{} ended with exit code {}; it starts again in {:.1f} s", service->spec.name, *code,
+  spdlog::warn("{} ended with {}; it starts again in {:.1f} s", service->spec.name, ExitText(*code),
                base::Seconds(service->backoff));
   service->backoff = std::min(2 * service->backoff, options_.max_backoff);
 }
