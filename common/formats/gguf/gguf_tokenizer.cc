@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_ends.h"
 #include "common/formats/gguf/gguf_merges.h"
 #include "common/formats/gguf/gguf_pre_tokenizers.h"
 #include "common/formats/json_reader.h"
@@ -45,10 +46,6 @@ constexpr int kControl = 3;
 constexpr int kUserDefined = 4;
 constexpr int kUnused = 5;
 constexpr int kByte = 6;
-
-// Control tokens that end a turn or a text; files name one of them, models may draw another.
-constexpr std::string_view kEndTexts[] = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>",
-                                          "<|end_of_text|>", "<|endoftext|>"};
 
 void AppendString(std::string_view text, std::string* out) {
   out->push_back('"');
@@ -117,6 +114,10 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
     if (added) continue;
     return file.Refuse(absl::StrCat("tokens ", same->second, " and ", i,
                                     " have the same text; convert the model again"));
+  }
+  // Some converters give them other types, by which a prompt would hold their letters instead.
+  for (const TokenId end : GgufEndsByText(vocabulary.ids)) {
+    vocabulary.types[static_cast<size_t>(end)] = kControl;
   }
   return vocabulary;
 }
@@ -318,12 +319,7 @@ absl::StatusOr<GgufText> ReadGgufText(const GgufFile& file) {
     if (id) text.ends.emplace_back(*id, key);
   }
   BATON_RETURN_IF_ERROR(reader.status());
-  for (const std::string_view end : kEndTexts) {
-    const auto found = vocabulary.ids.find(end);
-    if (found == vocabulary.ids.end()) continue;
-    const bool control = vocabulary.types[static_cast<size_t>(found->second)] == kControl;
-    if (control) text.ends.emplace_back(found->second, "its text");
-  }
+  for (const TokenId id : GgufEndsByText(vocabulary.ids)) text.ends.emplace_back(id, "its text");
   return text;
 }
 

@@ -21,7 +21,7 @@ struct GgufText {
   std::string unknown;
   std::string chat_template;
   // The ids that end an answer, in order, and what names each: a key of the metadata, or "its text"
-  // for control tokens that end a turn in every model that has them.
+  // for tokens that end a turn in every model that has them, which are control tokens therefore.
   std::vector<std::pair<TokenId, std::string>> ends;
 };
 

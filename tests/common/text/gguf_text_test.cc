@@ -4,8 +4,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/formats/gguf/gguf_file.h"
+#include "common/formats/gguf/gguf_tokenizer.h"
 #include "common/text/chat_template.h"
 #include "common/text/eos_set.h"
 #include "common/text/special_tokens.h"
@@ -24,6 +27,7 @@ using Json = nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 Json ParseSource(const std::string& path) {
   std::ifstream file(std::string(BATON_SOURCE_DIR) + "/" + path);
@@ -203,6 +207,17 @@ class GgufTextTest : public ::testing::Test {
     return loaded.ok() ? "" : std::string(loaded.status().message());
   }
 
+  // The ids that end an answer.
+  static std::vector<TokenId> EndsOf(const std::string& path) {
+    const auto file = GgufFile::Open(path);
+    EXPECT_TRUE(file.ok()) << file.status();
+    const auto text = ReadGgufText(**file);
+    EXPECT_TRUE(text.ok()) << text.status();
+    std::vector<TokenId> ids;
+    for (const auto& [id, source] : text->ends) ids.push_back(id);
+    return ids;
+  }
+
   const ScratchFolder folder_;
 };
 
@@ -226,7 +241,7 @@ TEST_F(GgufTextTest, FlagsSayWhatStandsAroundATextAndKindsWhereTheyDoNot) {
   EXPECT_THAT(*(*LoadTokenizer(Write(Small())))->Encode("a", true), ElementsAre(2));
 }
 
-TEST_F(GgufTextTest, EndsAreTheKeysAndTheControlTokensThatEndATurn) {
+TEST_F(GgufTextTest, EndsAreTheKeysAndTheTextsThatEndATurn) {
   GgufWriter writer = Small();
   writer.Add("tokenizer.ggml.eot_token_id", uint32_t{5});
   const std::string path = Write(writer);
@@ -238,12 +253,44 @@ TEST_F(GgufTextTest, EndsAreTheKeysAndTheControlTokensThatEndATurn) {
   ASSERT_EQ(set->size(), 2u);
   EXPECT_EQ((*set)[0].id, 1);
   EXPECT_EQ((*set)[0].text, "</s>");
-  EXPECT_THAT((*set)[0].sources, ElementsAre("tokenizer.ggml.eos_token_id"));
+  EXPECT_THAT((*set)[0].sources, ElementsAre("tokenizer.ggml.eos_token_id", "its text"));
   EXPECT_EQ((*set)[1].id, 5);
   EXPECT_THAT((*set)[1].sources, ElementsAre("tokenizer.ggml.eot_token_id", "its text"));
   config.vocab = 5;
   EXPECT_THAT(std::string(LoadEosSet(path, config, {}, tokenizer->get()).status().message()),
               HasSubstr("outside the model's vocabulary"));
+}
+
+TEST_F(GgufTextTest, TextsThatEndATurnDoSoWhateverTheirType) {
+  const std::vector<std::string> tokens = {"<s>",           "</x>",    "a",     "<|im_end|>",
+                                           "<end_of_turn>", "<|end|>", "<tool>"};
+  for (const int32_t type : {1, 3, 4}) {
+    GgufWriter writer;
+    writer.Add("tokenizer.ggml.model", "gpt2");
+    writer.Add("tokenizer.ggml.pre", "gpt-2");
+    writer.Add("tokenizer.ggml.tokens", tokens);
+    writer.Add("tokenizer.ggml.token_type", std::vector<int32_t>{3, 3, 1, type, type, type, 4});
+    writer.Add("tokenizer.ggml.merges", std::vector<std::string>{});
+    writer.Add("tokenizer.ggml.eos_token_id", uint32_t{1});
+    const std::string path = Write(writer);
+    EXPECT_THAT(EndsOf(path), UnorderedElementsAre(1, 3, 4, 5)) << type;
+    const auto tokenizer = LoadTokenizer(path);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    EXPECT_THAT(*(*tokenizer)->Encode("a<|im_end|>a", false), ElementsAre(2, 3, 2)) << type;
+    EXPECT_TRUE((*tokenizer)->IsSpecial(3)) << type;
+    EXPECT_FALSE((*tokenizer)->IsSpecial(6)) << type;
+  }
+}
+
+// In a format with channels `<|end|>` ends one of them, and the answer goes on.
+TEST_F(GgufTextTest, EndOfAChannelIsNoEndOfAnAnswer) {
+  for (const auto& [one, other] :
+       {std::pair("<|return|>", "<|call|>"), std::pair("<|flush|>", "<|calls|>")}) {
+    GgufWriter writer;
+    writer.Add("tokenizer.ggml.tokens", std::vector<std::string>{"a", "<|end|>", one, other});
+    writer.Add("tokenizer.ggml.token_type", std::vector<int32_t>{1, 3, 3, 3});
+    EXPECT_THAT(EndsOf(Write(writer)), UnorderedElementsAre(2, 3)) << one;
+  }
 }
 
 TEST_F(GgufTextTest, TemplateAndSpecialTokensComeFromTheFile) {
