@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <string_view>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,15 +14,32 @@ namespace {
 // A piece costs something even if it is empty, so that many small ones count too.
 constexpr uint64_t kCostOfAPiece = 256;
 
-absl::Status TextsFull(std::string_view what, size_t have, size_t limit) {
+absl::Status QueueFull(size_t have, size_t limit, const std::string& message) {
   return MakeError(absl::StatusCode::kResourceExhausted,
                    {.reason = Reason::kQueueFull,
                     .values = {{"have", absl::StrCat(have)}, {"limit", absl::StrCat(limit)}},
                     .retry_after = std::chrono::milliseconds(1000)},
-                   absl::StrCat(have, " ", std::string(what),
-                                " of text would wait to be processed and the limit is ", limit,
-                                "; try again later"));
+                   message);
 }
+
+absl::Status TextsFull(const std::string& what, size_t have, size_t limit) {
+  return QueueFull(
+      have, limit,
+      absl::StrCat(have, " ", what, " of text would wait to be processed and the limit is ", limit,
+                   "; try again later"));
+}
+
+// The error of a piece that leaves a full queue to another client.
+absl::Status LeftToOthers(const std::string& what, size_t have, size_t limit) {
+  return QueueFull(
+      have, limit,
+      absl::StrCat(have, " ", what, " of text wait to be processed, the limit is ", limit,
+                   ", and no caller has more of them than this one; its last "
+                   "text made room for another caller's; try again later"));
+}
+
+// How much of `have` is beyond `limit`.
+size_t Beyond(size_t limit, size_t have) { return have > limit ? have - limit : 0; }
 
 }  // namespace
 
@@ -38,8 +55,33 @@ absl::Status FairQueue::Push(PoolWork work) {
   }
   ++size_;
   bytes_ += work.bytes;
+  client.bytes += work.bytes;
   client.waiting.push_back(std::move(work));
   return absl::OkStatus();
+}
+
+std::optional<FairQueue::Displaced> FairQueue::MakeRoomFor(const PoolWork& work) {
+  const size_t pieces_lacking = Beyond(bounds_.pieces, size_ + 1);
+  const size_t bytes_lacking = Beyond(bounds_.bytes, bytes_ + work.bytes);
+  if ((pieces_lacking == 0 && bytes_lacking == 0) || clients_.empty()) return std::nullopt;
+  const auto pieces_of = [](const auto& named) { return named.second.waiting.size(); };
+  const auto bytes_of = [](const auto& named) { return named.second.bytes; };
+  const auto most_pieces = std::ranges::max_element(clients_, {}, pieces_of);
+  const auto most_bytes = std::ranges::max_element(clients_, {}, bytes_of);
+  const auto mine = clients_.find(work.client);
+  const bool known = mine != clients_.end();
+  const size_t pieces_then = (known ? pieces_of(*mine) : 0) + 1;
+  const size_t bytes_then = (known ? bytes_of(*mine) : 0) + work.bytes;
+  // Both are looked at first, so that nobody leaves in vain.
+  if (pieces_lacking > 0 && pieces_of(*most_pieces) < pieces_lacking + pieces_then) return {};
+  if (bytes_lacking > 0 && bytes_of(*most_bytes) < bytes_lacking + bytes_then) return {};
+  const auto from = bytes_lacking > 0 ? most_bytes : most_pieces;
+  absl::Status full = bytes_lacking > 0 ? LeftToOthers("bytes", bytes_, bounds_.bytes)
+                                        : LeftToOthers("pieces", size_, bounds_.pieces);
+  Displaced displaced{.work = Take(&from->second, std::prev(from->second.waiting.end())),
+                      .full = std::move(full)};
+  ForgetIdle(from);
+  return displaced;
 }
 
 std::optional<PoolWork> FairQueue::Pop() {
@@ -81,6 +123,7 @@ PoolWork FairQueue::Take(Client* client, std::list<PoolWork>::iterator piece) {
   client->waiting.erase(piece);
   --size_;
   bytes_ -= work.bytes;
+  client->bytes -= work.bytes;
   return work;
 }
 

@@ -18,6 +18,9 @@ struct PoolWork {
   std::string client;  // who takes turns with others; see Caller
   size_t bytes = 0;    // of what is worked on, which is also what the work costs
   std::function<void()> run;
+  // Called in place of `run`, with the error of whoever waits for it, when the piece leaves a full
+  // queue to another client.
+  std::function<void(const absl::Status& full)> displaced = {};
 };
 
 // How much may wait, and how many pieces of one client may run at once.
@@ -37,6 +40,15 @@ class FairQueue final {
 
   // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, at either bound.
   absl::Status Push(PoolWork work);
+  // When a bound is in the way of `work`, takes out the last piece of the client that has the most
+  // there of what is bounded, if that client has no less left than the one of `work` will have once
+  // there is room for it. So no client can fill the queue against others. To be called until it
+  // takes nothing; it takes nothing for a piece that would be refused all the same.
+  struct Displaced {
+    PoolWork work;
+    absl::Status full;  // the error of its end, as that of Push
+  };
+  std::optional<Displaced> MakeRoomFor(const PoolWork& work);
   // The next piece that may run. It runs until Done.
   std::optional<PoolWork> Pop();
   // A piece that Pop gave out is over. What runs counts until then as served, so that a client with
@@ -51,6 +63,7 @@ class FairQueue final {
  private:
   struct Client {
     std::list<PoolWork> waiting;
+    size_t bytes = 0;  // of what waits
     size_t running = 0;
     uint64_t served = 0;  // bytes, counted from where the client began
     uint64_t since = 0;   // who came first among equals

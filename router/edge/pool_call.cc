@@ -16,6 +16,7 @@ grpc::ServerUnaryReactor* PoolCall::Start(grpc::CallbackServerContext* context,
     call->linger_.Begin();
     call->Finish(ToGrpcStatus(status));
   };
+  work.displaced = [call](const absl::Status& full) { call->Finish(ToGrpcStatus(full)); };
   if (const absl::Status taken = pool->Submit(std::move(work)); !taken.ok()) {
     call->Finish(ToGrpcStatus(taken));
   }
@@ -28,7 +29,7 @@ void PoolCall::OnDone() {
 }
 
 void PoolCall::OnCancel() {
-  // The work ends the call itself once it has begun.
+  // Else the call is ended by the work, which has begun, or by whoever took its room.
   if (pool_->Drop(id_)) Finish(grpc::Status::CANCELLED);
 }
 

@@ -15,7 +15,8 @@ namespace baton {
 // A unary call that is answered on the pool. It lives until gRPC is done with it.
 class PoolCall final : public grpc::ServerUnaryReactor {
  public:
-  // Runs `answer` in the caller's turn and ends the call with what it returns, or with QUEUE_FULL.
+  // Runs `answer` in the caller's turn and ends the call with what it returns, or with QUEUE_FULL
+  // when the pool has no room for it or leaves its room to another caller.
   // Of a caller that goes before its turn nothing is done. `work` says whose it is and how much,
   // `held` is the message's share and lives as long as the call. A client that does not take the
   // answer has `linger`. `pool` outlives the call.

@@ -31,12 +31,16 @@ WorkPool::~WorkPool() {
 }
 
 absl::Status WorkPool::Submit(PoolWork work) {
+  std::vector<FairQueue::Displaced> displaced;  // ended without the lock
+  absl::Status taken;
   {
     base::MutexLock lock(&mutex_);
-    if (absl::Status taken = queue_.Push(std::move(work)); !taken.ok()) return taken;
+    while (auto one = queue_.MakeRoomFor(work)) displaced.push_back(*std::move(one));
+    taken = queue_.Push(std::move(work));
   }
-  changed_.NotifyOne();
-  return absl::OkStatus();
+  if (taken.ok()) changed_.NotifyOne();
+  for (const FairQueue::Displaced& one : displaced) one.work.displaced(one.full);
+  return taken;
 }
 
 bool WorkPool::Drop(uint64_t id) {

@@ -20,7 +20,8 @@ class WorkPool final {
   // Finishes the work that was taken.
   ~WorkPool();
 
-  // QUEUE_FULL when as much waits as may.
+  // QUEUE_FULL when as much waits as may. Then a client that has more there than this one may have
+  // to leave the room for its last piece, which is told so before Submit returns.
   absl::Status Submit(PoolWork work);
   // Nobody waits for this piece any more. True when it had not begun; then it never will.
   bool Drop(uint64_t id);

@@ -101,11 +101,15 @@ void RequestFlow::Begin() {
     }
     self->Post(std::move(ready));
   };
+  const auto refuse = [weak](const absl::Status& full) {
+    if (const auto self = weak.lock()) self->Post(PromptReady{full, ""});
+  };
   const absl::Status taken = context_->pool->Submit({.id = text_work_,
                                                      .client = spec_.client,
                                                      .bytes = InputBytes(spec_.input),
-                                                     .run = tokenize});
-  if (!taken.ok()) Post(PromptReady{taken, ""});
+                                                     .run = tokenize,
+                                                     .displaced = refuse});
+  if (!taken.ok()) refuse(taken);
 }
 
 void RequestFlow::BeginBeside(std::optional<WorkerKey> decode) {

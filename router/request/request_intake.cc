@@ -70,7 +70,11 @@ void RequestIntake::ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes
       {.id = id,
        .client = arrival->caller.client,
        .bytes = bytes,
-       .run = [this, arrival, read = std::move(read)] { Accept(std::move(*arrival), read()); }});
+       .run = [this, arrival, read = std::move(read)] { Accept(std::move(*arrival), read()); },
+       .displaced =
+           [this, arrival](const absl::Status& full) {
+             Refuse(full, arrival->sink.get(), arrival->trace.get());
+           }});
   if (!taken.ok()) Refuse(taken, sink.get(), arrival->trace.get());
 }
 

@@ -2,7 +2,12 @@
 // meanwhile.
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "common/rpc/status_map.h"
 #include "tests/router/gate_tokenizer.h"
@@ -30,6 +35,17 @@ class TextPoolTest : public RouterTest {
   void JoinClients() {
     for (std::thread& client : clients_) client.join();
     clients_.clear();
+  }
+
+  absl::Status GenerateAs(const std::string& tenant, const v1::GenerateRequest& request) {
+    grpc::ClientContext context;
+    context.AddMetadata("baton-tenant", tenant);
+    return Generate(request, &context).status;
+  }
+  absl::Status TokenizeAs(const std::string& tenant, const std::string& text) {
+    grpc::ClientContext context;
+    context.AddMetadata("baton-tenant", tenant);
+    return Tokenize(text, &context);
   }
 
   void HoldThePool() {
@@ -171,6 +187,41 @@ TEST_F(TextPoolTest, LargeMessageOfACallerThatWentIsNeverRead) {
   gate_.Open();
   EXPECT_TRUE(Tokenize("after").ok());
   EXPECT_THAT(gate_.seen(), ElementsAre("gate", "after"));
+}
+
+// Whatever waits there: a call of Tokenize, a prompt, a message that is read on the pool.
+TEST_F(TextPoolTest, FullPoolLeavesRoomToAnotherTenantAndTellsWhoLeft) {
+  options_.trust_tenant_header = true;
+  options_.max_num_queued_reqs = 2;
+  HoldThePool();
+  clients_.emplace_back([&] { EXPECT_TRUE(TokenizeAs("a", "stays").ok()); });
+  ASSERT_TRUE(Waiting(1));
+  const std::vector<std::function<absl::Status()>> last = {
+      [this] { return TokenizeAs("a", "leaves"); },
+      [this] { return GenerateAs("a", Request("leaves", 3)); },
+      [this] { return GenerateAs("a", LargeRequest()); }};
+  for (const auto& send : last) {
+    const auto end = std::make_shared<std::promise<absl::Status>>();
+    clients_.emplace_back([send, end] { end->set_value(send()); });
+    ASSERT_TRUE(Waiting(2));
+    grpc::ClientContext context;
+    context.AddMetadata("baton-tenant", "b");
+    const auto reader = stub_->Generate(&context, Request("comes", 3));
+    std::future<absl::Status> ended = end->get_future();
+    ASSERT_EQ(ended.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    const absl::Status left = ended.get();
+    EXPECT_EQ(ReasonText(left), "QUEUE_FULL") << left;
+    EXPECT_TRUE(DetailOf(left).retry_after.has_value());
+    EXPECT_EQ(router_->texts_waiting(), 2u);
+    context.TryCancel();
+    ReadAnswer(reader.get());
+    ASSERT_TRUE(Waiting(1));
+  }
+  EXPECT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+  EXPECT_EQ(Metric("baton_requests_inflight"), 0);
+  gate_.Open();
+  JoinClients();
+  EXPECT_THAT(gate_.seen(), ElementsAre("gate", "stays"));
 }
 
 TEST_F(TextPoolTest, MoreIdsThanFitAreRefusedBeforeTheyWait) {

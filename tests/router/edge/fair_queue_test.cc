@@ -118,6 +118,55 @@ TEST_F(FairQueueTest, RefusesBeyondItsBytesAndTakesAgainWhenThereIsRoom) {
   EXPECT_TRUE(Push("b", 64 * kMega).ok());
 }
 
+TEST_F(FairQueueTest, LastPieceOfWhoHasTheMostLeavesForAClientThatHasLess) {
+  FairQueue queue({.pieces = 3, .bytes = kMega});
+  uint64_t id = 0;
+  const auto piece = [&](const std::string& client) {
+    return PoolWork{.id = ++id, .client = client, .bytes = 1, .run = nullptr};
+  };
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_FALSE(queue.MakeRoomFor(piece("bulk")).has_value()) << "there is room";
+    ASSERT_TRUE(queue.Push(piece("bulk")).ok());
+  }
+  EXPECT_FALSE(queue.MakeRoomFor(piece("bulk")).has_value()) << "its own room";
+  const auto displaced = queue.MakeRoomFor(piece("other"));
+  ASSERT_TRUE(displaced.has_value());
+  EXPECT_EQ(displaced->work.id, 6u) << "the last";
+  EXPECT_EQ(ReasonOf(displaced->full), Reason::kQueueFull);
+  EXPECT_EQ(DetailOf(displaced->full).values, (Values{{"have", "3"}, {"limit", "3"}}));
+  EXPECT_TRUE(DetailOf(displaced->full).retry_after.has_value());
+  EXPECT_FALSE(queue.MakeRoomFor(piece("other")).has_value()) << "there is room";
+  ASSERT_TRUE(queue.Push(piece("other")).ok());
+  EXPECT_FALSE(queue.MakeRoomFor(piece("other")).has_value()) << "it would have more than the rest";
+  EXPECT_TRUE(queue.MakeRoomFor(piece("third")).has_value());
+}
+
+TEST_F(FairQueueTest, ClientOfTheMostBytesLeavesAsManyAsAreLacking) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Push("bulk", 20 * kMega).ok());
+  ASSERT_TRUE(Push("small", 1).ok());
+  ASSERT_TRUE(Push("small", 1).ok());
+  const auto piece = [](size_t bytes) {
+    return PoolWork{.id = 100, .client = "other", .bytes = bytes, .run = nullptr};
+  };
+  EXPECT_FALSE(queue_.MakeRoomFor(piece(33 * kMega)).has_value()) << "more than its part";
+  EXPECT_EQ(queue_.MakeRoomFor(piece(30 * kMega))->work.id, 3u);
+  EXPECT_EQ(queue_.MakeRoomFor(piece(30 * kMega))->work.id, 2u);
+  EXPECT_FALSE(queue_.MakeRoomFor(piece(30 * kMega)).has_value());
+  EXPECT_EQ(queue_.bytes(), 20 * kMega + 2);
+  EXPECT_TRUE(Push("other", 30 * kMega).ok());
+}
+
+TEST_F(FairQueueTest, NobodyLeavesForAPieceThatIsRefusedAllTheSame) {
+  FairQueue queue({.pieces = 2, .bytes = 10});
+  const PoolWork large{.id = 3, .client = "other", .bytes = 11, .run = nullptr};
+  EXPECT_FALSE(queue.MakeRoomFor(large).has_value());
+  for (uint64_t id = 1; id <= 2; ++id) {
+    ASSERT_TRUE(queue.Push({.id = id, .client = "bulk", .bytes = 1, .run = nullptr}).ok());
+  }
+  EXPECT_FALSE(queue.MakeRoomFor(large).has_value());
+  EXPECT_EQ(queue.size(), 2u);
+}
+
 TEST_F(FairQueueTest, RemovedPieceLeavesItsRoomAndTheTurnOfItsClient) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Push("a", kMega).ok());
   EXPECT_EQ(queue_.Remove(1)->id, 1u);

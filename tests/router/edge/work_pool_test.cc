@@ -31,9 +31,15 @@ class WorkPoolTest : public ::testing::Test {
     begun_.get_future().wait();
   }
   absl::Status Submit(uint64_t id, const std::string& client) {
-    return pool_->Submit({.id = id, .client = client, .bytes = 1 << 20, .run = [this, client] {
-                            ran_.push_back(client);
-                          }});
+    return pool_->Submit({.id = id,
+                          .client = client,
+                          .bytes = 1 << 20,
+                          .run = [this, client] { ran_.push_back(client); },
+                          .displaced =
+                              [this, id](const absl::Status& full) {
+                                EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+                                displaced_.push_back(id);
+                              }});
   }
   // Lets everything run that waits.
   void Open() {
@@ -44,6 +50,7 @@ class WorkPoolTest : public ::testing::Test {
   std::promise<void> begun_;
   std::promise<void> opened_;
   std::vector<std::string> ran_;  // by the one thread
+  std::vector<uint64_t> displaced_;
   std::optional<WorkPool> pool_{std::in_place, 1, FairQueueBounds{.pieces = 8, .bytes = 8 << 20}};
 };
 
@@ -68,11 +75,22 @@ TEST_F(WorkPoolTest, DroppedWorkNeverRunsAndWhatBeganCannotBeDropped) {
 
 TEST_F(WorkPoolTest, RefusesBeyondItsBoundAndTakesAgainAfterADrop) {
   for (uint64_t id = 2; id < 10; ++id) ASSERT_TRUE(Submit(id, "bulk").ok());
-  EXPECT_EQ(Submit(10, "other").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Submit(10, "bulk").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(pool_->Drop(9));
-  EXPECT_TRUE(Submit(10, "other").ok());
+  EXPECT_TRUE(Submit(10, "bulk").ok());
   Open();
   EXPECT_EQ(ran_.size(), 8u);
+  EXPECT_THAT(displaced_, ElementsAre());
+}
+
+TEST_F(WorkPoolTest, FullPoolLeavesRoomToAnotherClientAndTellsWhoLeft) {
+  for (uint64_t id = 2; id < 10; ++id) ASSERT_TRUE(Submit(id, "bulk").ok());
+  EXPECT_TRUE(Submit(10, "other").ok());
+  EXPECT_THAT(displaced_, ElementsAre(9u));
+  EXPECT_FALSE(pool_->Drop(9)) << "its end is told already";
+  Open();
+  EXPECT_EQ(ran_.size(), 8u);
+  EXPECT_EQ(ran_.front(), "other");
 }
 
 TEST(WorkPool, LongWorkOfOneClientLeavesAThreadToTheOthers) {
