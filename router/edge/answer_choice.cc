@@ -1,5 +1,6 @@
 #include "router/edge/answer_choice.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,18 @@
 #include "common/sample/request_limits.h"
 
 namespace baton {
+namespace {
+
+absl::Status TooMany(const RequestSpec& spec, int64_t limit, const std::string& why) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      {.reason = Reason::kLimitExceeded,
+       .field = spec.ranked() ? "spec.sampling.best_of" : "spec.sampling.n",
+       .values = {{"have", absl::StrCat(spec.answers)}, {"limit", absl::StrCat(limit)}}},
+      absl::StrCat(spec.answers, " answers are asked for, and ", why, "; ask for fewer"));
+}
+
+}  // namespace
 
 absl::Status TakeAnswers(const v1::GenerationSpec& spec, const RouterOptions& options,
                          RequestSpec* checked) {
@@ -26,14 +39,8 @@ absl::Status TakeAnswers(const v1::GenerationSpec& spec, const RouterOptions& op
                                         checked->best, "; expected best_of to be at least n"));
   }
   if (checked->answers > options.max_num_queued_reqs && checked->answers > 1) {
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
-        {.reason = Reason::kLimitExceeded,
-         .field = sampling.has_best_of() ? "spec.sampling.best_of" : "spec.sampling.n",
-         .values = {{"have", absl::StrCat(checked->answers)},
-                    {"limit", absl::StrCat(options.max_num_queued_reqs)}}},
-        absl::StrCat(checked->answers, " answers are asked for, and this server queues at most ",
-                     options.max_num_queued_reqs, "; ask for fewer"));
+    return TooMany(*checked, options.max_num_queued_reqs,
+                   absl::StrCat("this server queues at most ", options.max_num_queued_reqs));
   }
   const v1::OutputOptions& output = spec.output();
   if (checked->answers > 1 && (output.echo() || output.prompt_logprobs())) {
@@ -46,6 +53,26 @@ absl::Status TakeAnswers(const v1::GenerationSpec& spec, const RouterOptions& op
     return InvalidArgument(Reason::kConflictingOptions, "spec.eos.predict",
                            "best_of above n streams nothing before the end, predict tells of ends "
                            "that come; expected one of the two");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRoomForAnswers(const RequestSpec& spec, size_t message_bytes,
+                                 const RouterOptions& options) {
+  if (spec.answers == 1) return absl::OkStatus();
+  const int32_t queued = options.tenants.Of(spec.tenant).max_queued;
+  if (queued > 0 && spec.answers > queued) {
+    return TooMany(
+        spec, queued,
+        absl::StrCat("of tenant '", spec.tenant, "' at most ", queued, " requests may wait"));
+  }
+  const int64_t held =
+      options.max_inflight_bytes / std::max<int64_t>(1, static_cast<int64_t>(message_bytes));
+  if (spec.answers > held) {
+    return TooMany(spec, held,
+                   absl::StrCat("each holds the ", message_bytes,
+                                " bytes of the request, of which --max-inflight-bytes ",
+                                options.max_inflight_bytes, " has room for ", held));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "absl/status/status.h"
 #include "baton/v1/inference.pb.h"
 #include "router/edge/request_spec.h"
@@ -12,5 +14,10 @@ namespace baton {
 // best_of below n, and predictions of answers that are ranked first (CONFLICTING_OPTIONS).
 absl::Status TakeAnswers(const v1::GenerationSpec& spec, const RouterOptions& options,
                          RequestSpec* checked);
+
+// Refuses (LIMIT_EXCEEDED) more answers than could ever wait here at once: than the queue takes of
+// the spec's tenant, or than --max-inflight-bytes holds when each holds a message of that size.
+absl::Status CheckRoomForAnswers(const RequestSpec& spec, size_t message_bytes,
+                                 const RouterOptions& options);
 
 }  // namespace baton

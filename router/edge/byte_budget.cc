@@ -8,6 +8,13 @@
 namespace baton {
 
 absl::StatusOr<ByteBudget::Share> ByteBudget::Take(size_t bytes) {
+  if (bytes > limit_) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     {.reason = Reason::kLimitExceeded,
+                      .values = {{"have", absl::StrCat(bytes)}, {"limit", absl::StrCat(limit_)}}},
+                     absl::StrCat("the request has ", bytes, " bytes, and --max-inflight-bytes is ",
+                                  limit_, " for all together; send a smaller one"));
+  }
   size_t used = used_.load();
   do {
     if (used + bytes <= limit_) continue;

@@ -19,8 +19,9 @@ class ByteBudget final {
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
-  // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, when so much is not left. Every
-  // share is given back before the budget ends.
+  // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, when so much is not left;
+  // INVALID_ARGUMENT, LIMIT_EXCEEDED, when so much never is. Every share is given back before the
+  // budget ends.
   absl::StatusOr<Share> Take(size_t bytes);
   // Of what is there already and cannot be refused, so that others are while it lasts.
   Share Add(size_t bytes);

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/base/ticket.h"
+#include "router/edge/answer_choice.h"
 #include "router/edge/validation.h"
 #include "router/request/answer_group.h"
 #include "router/request/request_flow.h"
@@ -98,6 +99,7 @@ absl::StatusOr<RequestSpec> RequestIntake::Check(IncomingRequest incoming) {
 
 absl::Status RequestIntake::HoldForAnswers(const RequestSpec& spec, Arrival* arrival) {
   if (spec.answers == 1) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(CheckRoomForAnswers(spec, arrival->bytes, context_->options));
   const auto answers = static_cast<size_t>(spec.answers);
   const auto room = context_->budget->Take(arrival->bytes * (answers - 1));
   BATON_RETURN_IF_ERROR(room.status());
@@ -123,10 +125,10 @@ void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
   RouterProbe* probe = context_->probe;
   absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
   if (spec.ok()) {
+    spec->tenant = arrival.caller.tenant;
     if (absl::Status held = HoldForAnswers(*spec, &arrival); !held.ok()) spec = std::move(held);
   }
   if (spec.ok()) {
-    spec->tenant = std::move(arrival.caller.tenant);
     spec->client = std::move(arrival.caller.client);
     spec->cache_salt = SaltOf(*spec);
     spec->held = std::make_shared<ByteBudget::Share>(std::move(arrival.held));

@@ -78,7 +78,7 @@ class RequestIntake final {
                      std::function<IncomingRequest()> read);
   void Accept(Arrival arrival, IncomingRequest incoming);
   absl::StatusOr<RequestSpec> Check(IncomingRequest incoming);
-  // Takes what the other answers hold beside the first.
+  // Takes what the other answers hold beside the first, or says that there are too many.
   absl::Status HoldForAnswers(const RequestSpec& spec, Arrival* arrival);
   // The flow of the request, or that of several answers; it takes what it needs of both.
   std::shared_ptr<LiveRequest> MakeLive(RequestSpec spec, Arrival* arrival);

@@ -147,6 +147,19 @@ TEST_F(TenantBoundsTest, AFullLineOfATenantRefusesItsRequestsAlone) {
   EXPECT_TRUE(second->answer.get().status.ok());
 }
 
+TEST_F(TenantBoundsTest, MoreAnswersThanATenantsLineTakesAreNotToBeAskedForAgain) {
+  Start({.others = {.max_queued = 2}, .named = {}});
+  v1::GenerateRequest request = Request("quick", 3);
+  request.mutable_spec()->mutable_sampling()->set_n(3);
+  const absl::Status refused = GenerateAs("a", request).status;
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+  EXPECT_EQ(ReasonText(refused), "LIMIT_EXCEEDED");
+  EXPECT_EQ(DetailOf(refused).field, "spec.sampling.n");
+  EXPECT_FALSE(DetailOf(refused).retry_after.has_value());
+  request.mutable_spec()->mutable_sampling()->set_n(2);
+  EXPECT_TRUE(GenerateAs("a", request).status.ok());
+}
+
 TEST_F(TenantBoundsTest, AFullQueueMakesRoomForAnotherTenant) {
   Start({.others = {.max_running = 1}, .named = {}}, /*max_queued=*/2);
   const auto a = BeginStuck("a"), b = BeginStuck("b");

@@ -1,6 +1,9 @@
 #include "router/edge/answer_choice.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <string>
+#include <utility>
 
 #include "common/base/status.h"
 
@@ -59,6 +62,39 @@ TEST(AnswerChoiceTest, MoreThanTheQueueHoldsWouldNeverFindRoom) {
   const absl::Status refused = RefusalOf(1, 4, options);
   EXPECT_EQ(ReasonOf(refused), Reason::kLimitExceeded);
   EXPECT_EQ(DetailOf(refused).field, "spec.sampling.best_of");
+}
+
+absl::Status RoomFor(int32_t answers, int32_t best, const std::string& tenant, size_t bytes = 0) {
+  RouterOptions options;
+  options.max_inflight_bytes = 1000;
+  options.tenants = {.others = {.max_queued = 4}, .named = {{"free", {}}}};
+  RequestSpec spec;
+  spec.tenant = tenant;
+  spec.answers = answers;
+  spec.best = best;
+  return CheckRoomForAnswers(spec, bytes, options);
+}
+
+void ExpectTooMany(const absl::Status& refused, const std::string& field, int have, int limit) {
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReasonOf(refused), Reason::kLimitExceeded);
+  const ErrorDetail detail = DetailOf(refused);
+  EXPECT_EQ(detail.field, field);
+  EXPECT_THAT(detail.values, ::testing::ElementsAre(std::pair("have", std::to_string(have)),
+                                                    std::pair("limit", std::to_string(limit))));
+  EXPECT_FALSE(detail.retry_after.has_value());
+}
+
+TEST(AnswerChoiceTest, MoreThanATenantMayHaveWaitingWouldNeverFindRoom) {
+  EXPECT_TRUE(RoomFor(4, 4, "bound").ok());
+  ExpectTooMany(RoomFor(5, 5, "bound"), "spec.sampling.n", 5, 4);
+  ExpectTooMany(RoomFor(5, 1, "bound"), "spec.sampling.best_of", 5, 4);
+}
+
+TEST(AnswerChoiceTest, MoreThanTheBytesInFlightHoldWouldNeverFindRoom) {
+  EXPECT_TRUE(RoomFor(5, 5, "free", 200).ok());
+  ExpectTooMany(RoomFor(6, 6, "free", 200), "spec.sampling.n", 6, 5);
+  ExpectTooMany(RoomFor(6, 2, "free", 199), "spec.sampling.best_of", 6, 5);
 }
 
 TEST(AnswerChoiceTest, RankedAnswersHaveNoPredictions) {

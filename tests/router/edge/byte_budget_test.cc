@@ -21,6 +21,17 @@ TEST(ByteBudget, RefusesWhatIsNotLeftWithBothNumbersAndRetryInfo) {
   EXPECT_EQ(budget.used(), 60u);
 }
 
+TEST(ByteBudget, WhatIsNeverLeftIsNotToBeSentAgain) {
+  ByteBudget budget(100);
+  EXPECT_TRUE(budget.Take(100).ok());
+  const absl::Status refused = budget.Take(101).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReasonOf(refused), Reason::kLimitExceeded);
+  EXPECT_THAT(DetailOf(refused).values, ::testing::ElementsAre(::testing::Pair("have", "101"),
+                                                               ::testing::Pair("limit", "100")));
+  EXPECT_FALSE(DetailOf(refused).retry_after.has_value());
+}
+
 TEST(ByteBudget, SharesAreGivenBackOnceWhereverTheyWereMoved) {
   ByteBudget budget(100);
   {
