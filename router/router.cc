@@ -98,6 +98,7 @@ Router::Router(Parts parts)
               [this] { return ready(); }) {
   probe_.WatchWorkers(directory_.get());
   probe_.WatchBytes(&budget_);
+  probe_.WatchTexts(&pool_);
   probe_.WatchQueue([this] { return admission_.OldestWait(); });
   probe_.WatchTenants(options_.tenants, [this](const auto& see) { admission_.EachTenant(see); });
   if (eos_log_ != nullptr) probe_.WatchEosLog(eos_log_.get());

@@ -69,7 +69,7 @@ class Router final {
   std::string Status(const std::string& state);
   size_t in_flight() const { return registry_.size(); }
   // Texts that wait to be tokenized.
-  size_t texts_waiting() const { return pool_.waiting(); }
+  size_t texts_waiting() const { return pool_.figures().waiting; }
 
   // Refuses new requests and sends clients away, lets requests in flight end until `timeout`, ends
   // the rest with DRAINED.

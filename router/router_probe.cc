@@ -224,6 +224,18 @@ void RouterProbe::WatchBytes(const ByteBudget* budget) {
   registry_->OnScrape([bytes, budget] { bytes->Set(static_cast<double>(budget->used())); });
 }
 
+void RouterProbe::WatchTexts(const WorkPool* pool) {
+  prometheus::Gauge* const waiting = &registry_->gauge(Metric::kTextsWaiting);
+  prometheus::Gauge* const bytes = &registry_->gauge(Metric::kTextBytesWaiting);
+  prometheus::Counter* const refused = &registry_->counter(Metric::kQueueRejections, {"text"});
+  registry_->OnScrape([waiting, bytes, refused, pool] {
+    const WorkPool::Figures figures = pool->figures();
+    waiting->Set(static_cast<double>(figures.waiting));
+    bytes->Set(static_cast<double>(figures.bytes));
+    MetricsRegistry::AdvanceTo(refused, static_cast<double>(figures.refused));
+  });
+}
+
 void RouterProbe::WatchQueue(std::function<base::Duration()> oldest_wait) {
   prometheus::Gauge* const oldest = &registry_->gauge(Metric::kQueueOldestWait);
   registry_->OnScrape(

@@ -18,6 +18,7 @@
 #include "common/sample/params.h"
 #include "router/edge/api_keys.h"
 #include "router/edge/byte_budget.h"
+#include "router/edge/work_pool.h"
 #include "router/page/eos_figures.h"
 #include "router/page/recent_figures.h"
 #include "router/placement/placer.h"
@@ -94,6 +95,9 @@ class RouterProbe final {
   void WatchEosLog(const EosLog* log);
   // Keeps baton_request_bytes_inflight in step with the budget at every scrape.
   void WatchBytes(const ByteBudget* budget);
+  // Keeps baton_texts_waiting, their bytes and what was refused in step with the text pool at every
+  // scrape.
+  void WatchTexts(const WorkPool* pool);
   // Keeps baton_http_* in step with the server at every scrape, and baton_api_key_refusals_total
   // with the file.
   void WatchHttp(const HttpServer* server);

@@ -37,6 +37,8 @@ enum class Metric {
   kRequestBytesInflight,
   kQueueOldestWait,
   kQueueRejections,
+  kTextsWaiting,
+  kTextBytesWaiting,
   kRequestDeadlineSlack,
   kAttempts,
   // Phases and load.

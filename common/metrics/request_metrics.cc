@@ -148,9 +148,15 @@ std::vector<MetricInfo> RequestMetrics() {
                        "How long the request that came first, of those that wait for a first "
                        "attempt, has been in the queue; 0 when none waits."));
   rows.push_back(Plain(Metric::kQueueRejections, counter, "baton_queue_rejections_total",
-                       {{"limit", {"requests", "deadline"}}},
+                       {{"limit", {"requests", "deadline", "text"}}},
                        "Requests that the queue refused because it was full, or gave up because "
-                       "their deadline passed while waiting."));
+                       "their deadline passed while waiting; text: requests and calls of Tokenize "
+                       "and Detokenize for which the text pool before it had no room."));
+  rows.push_back(Plain(Metric::kTextsWaiting, MetricType::kGauge, "baton_texts_waiting", {},
+                       "Messages, prompts and guides that wait for the text pool, before their "
+                       "requests are queued, and calls of Tokenize and Detokenize."));
+  rows.push_back(Plain(Metric::kTextBytesWaiting, MetricType::kGauge, "baton_text_bytes_waiting",
+                       {}, "Bytes of what waits for the text pool."));
   rows.push_back(Plain(Metric::kAttempts, counter, "baton_attempts_total",
                        {{"outcome",
                          {"finished", "released", "cancelled", "deadline", "full", "too_long",

@@ -37,6 +37,7 @@ absl::Status WorkPool::Submit(PoolWork work) {
     base::MutexLock lock(&mutex_);
     while (auto one = queue_.MakeRoomFor(work)) displaced.push_back(*std::move(one));
     taken = queue_.Push(std::move(work));
+    refused_ += displaced.size() + (taken.ok() ? 0 : 1);
   }
   if (taken.ok()) changed_.NotifyOne();
   for (const FairQueue::Displaced& one : displaced) one.work.displaced(one.full);
@@ -50,9 +51,9 @@ bool WorkPool::Drop(uint64_t id) {
   return dropped.has_value();
 }
 
-size_t WorkPool::waiting() const {
+WorkPool::Figures WorkPool::figures() const {
   base::MutexLock lock(&mutex_);
-  return queue_.size();
+  return {.waiting = queue_.size(), .bytes = queue_.bytes(), .refused = refused_};
 }
 
 void WorkPool::Run() {

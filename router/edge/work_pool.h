@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -26,8 +27,13 @@ class WorkPool final {
   // Nobody waits for this piece any more. True when it had not begun; then it never will.
   bool Drop(uint64_t id);
 
-  // The pieces that have not begun.
-  size_t waiting() const;
+  // What has not begun, and how many pieces were refused or had to leave, ever.
+  struct Figures {
+    size_t waiting = 0;
+    size_t bytes = 0;
+    uint64_t refused = 0;
+  };
+  Figures figures() const;
 
   // The number of threads of which one client may have as many as help on this machine without
   // starving gRPC's callbacks.
@@ -39,6 +45,7 @@ class WorkPool final {
   mutable base::Mutex mutex_;
   base::CondVar changed_;
   FairQueue queue_ ABSL_GUARDED_BY(mutex_);
+  uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

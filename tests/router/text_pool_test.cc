@@ -115,6 +115,25 @@ TEST_F(TextPoolTest, RefusesBeyondItsBoundsWithBothNumbersAndRetryInfo) {
   }
 }
 
+TEST_F(TextPoolTest, MetricsTellWhatWaitsAndWhatFoundNoRoom) {
+  options_.max_num_queued_reqs = 1;
+  HoldThePool();
+  clients_.emplace_back([this] { EXPECT_TRUE(Generate(Request("waits", 3)).status.ok()); });
+  ASSERT_TRUE(Waiting(1));
+  EXPECT_EQ(Metric("baton_texts_waiting"), 1);
+  EXPECT_EQ(Metric("baton_text_bytes_waiting"), 5);
+  EXPECT_EQ(Metric("baton_queue_rejections_total"), 0);
+  EXPECT_EQ(ReasonText(Tokenize("more")), "QUEUE_FULL");
+  EXPECT_EQ(ReasonText(Generate(Request("more", 3)).status), "QUEUE_FULL");
+  EXPECT_EQ(Metric("baton_queue_rejections_total{engine=\"0\",model_name=\"tiny\","
+                   "role=\"router\",limit=\"text\""),
+            2);
+  gate_.Open();
+  JoinClients();
+  EXPECT_EQ(Metric("baton_texts_waiting"), 0);
+  EXPECT_EQ(Metric("baton_text_bytes_waiting"), 0);
+}
+
 TEST_F(TextPoolTest, RequestsBeyondTheirBytesAreRefusedAndHarmNobody) {
   options_.max_inflight_bytes = 1000;
   HoldThePool();

@@ -64,11 +64,13 @@ TEST_F(WorkPoolTest, AnotherClientComesAfterWhatRunsAlready) {
 TEST_F(WorkPoolTest, DroppedWorkNeverRunsAndWhatBeganCannotBeDropped) {
   ASSERT_TRUE(Submit(2, "gone").ok());
   ASSERT_TRUE(Submit(3, "stays").ok());
-  EXPECT_EQ(pool_->waiting(), 2u);
+  EXPECT_EQ(pool_->figures().waiting, 2u);
+  EXPECT_EQ(pool_->figures().bytes, size_t{2} << 20);
   EXPECT_TRUE(pool_->Drop(2));
   EXPECT_FALSE(pool_->Drop(2));
   EXPECT_FALSE(pool_->Drop(1));
-  EXPECT_EQ(pool_->waiting(), 1u);
+  EXPECT_EQ(pool_->figures().waiting, 1u);
+  EXPECT_EQ(pool_->figures().refused, 0u);
   Open();
   EXPECT_THAT(ran_, ElementsAre("stays"));
 }
@@ -76,6 +78,7 @@ TEST_F(WorkPoolTest, DroppedWorkNeverRunsAndWhatBeganCannotBeDropped) {
 TEST_F(WorkPoolTest, RefusesBeyondItsBoundAndTakesAgainAfterADrop) {
   for (uint64_t id = 2; id < 10; ++id) ASSERT_TRUE(Submit(id, "bulk").ok());
   EXPECT_EQ(Submit(10, "bulk").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(pool_->figures().refused, 1u);
   EXPECT_TRUE(pool_->Drop(9));
   EXPECT_TRUE(Submit(10, "bulk").ok());
   Open();
@@ -87,6 +90,7 @@ TEST_F(WorkPoolTest, FullPoolLeavesRoomToAnotherClientAndTellsWhoLeft) {
   for (uint64_t id = 2; id < 10; ++id) ASSERT_TRUE(Submit(id, "bulk").ok());
   EXPECT_TRUE(Submit(10, "other").ok());
   EXPECT_THAT(displaced_, ElementsAre(9u));
+  EXPECT_EQ(pool_->figures().refused, 1u);
   EXPECT_FALSE(pool_->Drop(9)) << "its end is told already";
   Open();
   EXPECT_EQ(ran_.size(), 8u);
