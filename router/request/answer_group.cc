@@ -187,6 +187,11 @@ std::optional<base::Instant> AnswerGroup::StalledSince() const {
   return sink_->StalledSince();
 }
 
+bool AnswerGroup::NoteFailure() {
+  base::MutexLock lock(&mutex_);
+  return !std::exchange(any_failed_, true);
+}
+
 void AnswerGroup::ConcludeIfOver() {
   std::vector<Member> members;  // destroyed without the lock
   std::optional<AnswerRoll::Failure> failure;

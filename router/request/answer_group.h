@@ -67,6 +67,8 @@ class AnswerGroup final : public LiveRequest, public std::enable_shared_from_thi
   void Finish(int32_t index, const RequestFigures& figures, v1::Final final);
   void Fail(int32_t index, const RequestFigures& figures, const absl::Status& status);
   std::optional<base::Instant> StalledSince() const;
+  // An answer is about to end in an error. True for the first.
+  bool NoteFailure();
 
   void OnClientGone();
   std::shared_ptr<RequestFlow> AddMember(RequestSpec spec, std::unique_ptr<RequestTrace> trace)
@@ -96,6 +98,7 @@ class AnswerGroup final : public LiveRequest, public std::enable_shared_from_thi
   std::vector<Member> members_ ABSL_GUARDED_BY(mutex_);  // by index; empty once all is over
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;            // the client
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
+  bool any_failed_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<HeldAnswers> held_ ABSL_GUARDED_BY(mutex_);  // of answers that are ranked
   std::optional<v1::Final> last_ ABSL_GUARDED_BY(mutex_);    // of the answer that ended last
   v1::Usage usage_ ABSL_GUARDED_BY(mutex_);                  // of all that ended

@@ -39,6 +39,9 @@ class AnswerPart final : public AnswerSink {
   void Begun(const RequestSpec& spec, const std::optional<WorkerKey>& decode) {
     group_->Begun(spec, decode);
   }
+  // True for the first answer of the request that ends in an error. The others end with it, so that
+  // the log needs no more of them.
+  bool IsFirstToFail() { return group_->NoteFailure(); }
   // What the answer took. The flow says so before Finish or Fail.
   void Book(RequestFigures figures) { figures_ = std::move(figures); }
   // The client went. Thread-safe.

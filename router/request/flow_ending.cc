@@ -137,7 +137,7 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
     watched_.reset();
   }
   if (logged_ && !rejected_) WriteSummary(reason, status);
-  if (!status.ok()) {
+  if (!status.ok() && (part_ == nullptr || part_->IsFirstToFail())) {
     spdlog::info("request {}: {} {}", Name(), std::string(CodeName(status.code())),
                  std::string(status.message()));
   }

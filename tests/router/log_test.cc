@@ -1,4 +1,8 @@
 // What a router's log tells of the requests that it serves.
+#include <future>
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "tests/fakes/log_text.h"
 #include "tests/router/router_fixture.h"
@@ -18,6 +22,12 @@ class RouterLogTest : public RouterTest {
     AddPrefill();
   }
 };
+
+int Lines(const std::string& log, const std::string& with) {
+  int count = 0;
+  for (size_t at = log.find(with); at != std::string::npos; at = log.find(with, at + 1)) ++count;
+  return count;
+}
 
 TEST_F(RouterLogTest, TheLoadIsToldWhileThereIsAnyAndOnceWhenThereIsNone) {
   const LogText log;
@@ -54,6 +64,33 @@ TEST_F(RouterLogTest, AtLevelInfoAnAnsweredRequestHasNone) {
   router_.reset();
   EXPECT_THAT(log.str(), Not(HasSubstr("told")));
   EXPECT_THAT(log.str(), Not(HasSubstr("load:")));
+}
+
+// However many answers a request has.
+TEST_F(RouterLogTest, ARequestThatADrainEndsHasOneLine) {
+  decode_.clear();
+  AddDecode([](FakeWorkerOptions& worker) {
+    worker.script = [](const FakeMoment& moment) {
+      return moment.point == FakePoint::kToken ? FakeAction::Hang() : FakeAction::Go();
+    };
+  });
+  const LogText log;
+  StartRouter();
+  std::vector<std::future<absl::Status>> requests;
+  for (const std::string id : {"alone", "several"}) {
+    v1::GenerateRequest request = Request("hello", 8);
+    request.mutable_spec()->set_request_id(id);
+    request.mutable_spec()->mutable_sampling()->set_n(id == "alone" ? 1 : 4);
+    requests.push_back(
+        std::async(std::launch::async, [this, request] { return Generate(request).status; }));
+  }
+  ASSERT_TRUE(Eventually([&] { return decode_[0]->decode_streams() == 5; }));
+  router_->Drain(base::Duration::zero());
+  for (auto& request : requests) EXPECT_EQ(ReasonText(request.get()), "DRAINED");
+  router_.reset();
+  for (const std::string id : {"alone", "several"}) {
+    EXPECT_EQ(Lines(log.str(), "request " + id), 1) << log.str();
+  }
 }
 
 // Without a word a decode worker would compute all prompts itself. However they come up, the lack
