@@ -58,6 +58,7 @@ Router::Router(Parts parts)
       clock_(parts.clock),
       probe_(parts.metrics),
       budget_(static_cast<size_t>(options_.max_inflight_bytes)),
+      lines_(options_.tenants),
       timers_(clock_),
       directory_([this] {
         DirectoryOptions directory = DirectoryOptionsOf(options_, server_options_);
@@ -83,6 +84,7 @@ Router::Router(Parts parts)
                .timers = &timers_,
                .pool = &pool_,
                .budget = &budget_,
+               .lines = &lines_,
                .probe = &probe_,
                .registry = &registry_,
                .eos_log = eos_log_.get(),
