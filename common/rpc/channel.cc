@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/rpc/callback_threads.h"
+#include "common/rpc/compression.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/keepalive.h"
 #include "grpcpp/create_channel.h"
@@ -63,6 +64,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   // A worker is reached directly; a proxy of the environment must not stand between.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
+  arguments.SetInt(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, kUncompressed);
+  arguments.SetInt(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, kUnpackNothing);
   if (options.tls.enabled() && !options.peer_role.empty()) {
     arguments.SetSslTargetNameOverride(options.peer_role);
   }

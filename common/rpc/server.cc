@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/rpc/compression.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/grpc_port.h"
 #include "common/rpc/keepalive.h"
@@ -49,6 +50,8 @@ void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
                               kServerMinPingIntervalMs);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
   builder->SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder->AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, kUncompressed);
+  builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, kUnpackNothing);
   grpc::ResourceQuota quota("server");
   quota.Resize(static_cast<size_t>(options.receive_bytes));
   builder->SetResourceQuota(quota);
