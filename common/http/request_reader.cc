@@ -1,5 +1,7 @@
 #include "common/http/request_reader.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -12,7 +14,7 @@ namespace baton {
 namespace {
 
 // Each field takes many times its least size in memory, so bytes alone are no bound.
-constexpr size_t kMostFields = 128;
+constexpr std::ptrdiff_t kMostFields = 128;
 
 namespace http = boost::beast::http;
 using BeastError = boost::beast::error_code;
@@ -65,12 +67,20 @@ RequestReader::Progress RequestReader::Fail(int status, std::string message) {
   return Progress::kFailed;
 }
 
+RequestReader::Progress RequestReader::TooManyFields(std::ptrdiff_t fields) {
+  return Fail(431, absl::StrCat("the header and the trailer have ", fields,
+                                " fields; expected at most ", kMostFields));
+}
+
 RequestReader::Progress RequestReader::Read(std::string_view* input) {
   auto& beast = parser_->beast;
   while (!beast.is_done()) {
     if (input->empty()) return Progress::kMore;
+    // The parser has no limit of its own for a chunk's line and the trailer, which it takes whole:
+    // it sees no more of these at once than they may have.
+    const size_t seen = header_done_ ? std::min(input->size(), header_bytes_) : input->size();
     BeastError error;
-    const size_t taken = beast.put(boost::asio::const_buffer(input->data(), input->size()), error);
+    const size_t taken = beast.put(boost::asio::const_buffer(input->data(), seen), error);
     input->remove_prefix(taken);
     if (error == http::error::body_limit) {
       return Fail(413, absl::StrCat("the body has more than ", body_bytes_, " bytes; send less"));
@@ -89,13 +99,16 @@ RequestReader::Progress RequestReader::Read(std::string_view* input) {
                                     " bytes; send fewer or shorter fields"));
     }
     if (!header_done_ && beast.is_header_done()) return OnHeader();
-    if (error == http::error::need_more) {
-      // What cannot be taken in parts is a line or the header; a chunk's line or a trailer has no
-      // limit of the parser's own.
-      if (taken == 0 && input->size() <= header_bytes_) return Progress::kMore;
-      if (taken == 0)
-        return Fail(431, absl::StrCat("a line has more than ", header_bytes_, " bytes"));
+    if (error == http::error::need_more && taken == 0) {
+      if (!header_done_ || input->size() < header_bytes_) return Progress::kMore;
+      return Fail(431, absl::StrCat("a chunk's line or the trailer has more than ", header_bytes_,
+                                    " bytes; send less in it"));
     }
+  }
+  // The parser puts the trailer's fields behind those of the header.
+  if (const auto fields = std::distance(beast.get().begin(), beast.get().end());
+      fields > kMostFields) {
+    return TooManyFields(fields);
   }
   request_.body = std::move(beast.get().body());
   return Progress::kDone;
@@ -114,9 +127,8 @@ RequestReader::Progress RequestReader::OnHeader() {
     if (field.name() == http::field::host) ++hosts;
     request_.headers.emplace_back(View(field.name_string()), View(field.value()));
   }
-  if (request_.headers.size() > kMostFields) {
-    return Fail(431, absl::StrCat("the header has ", request_.headers.size(),
-                                  " fields; expected at most ", kMostFields));
+  if (std::ssize(request_.headers) > kMostFields) {
+    return TooManyFields(std::ssize(request_.headers));
   }
   if (!TakeTarget(View(message.target()))) {
     return Fail(400, "the request's target is no path; expected one that begins with /");

@@ -48,6 +48,7 @@ class RequestReader final {
  private:
   struct Parser;
   Progress Fail(int status, std::string message);
+  Progress TooManyFields(std::ptrdiff_t fields);
   Progress OnHeader();
   bool TakeTarget(std::string_view target);
 

@@ -98,6 +98,35 @@ TEST(RequestReader, RefusesAHeaderBeyondTheLimit) {
             431);
 }
 
+// In one piece, as in several: the parser takes a chunk's line and a trailer that are complete.
+TEST(RequestReader, HoldsTheLimitsAgainstChunksAndTrailers) {
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const auto status = [&head](const std::string& chunks, size_t piece) {
+    const Reading reading(head + chunks, piece);
+    return reading.last == Progress::kFailed ? reading.reader.failure().status : 0;
+  };
+  const auto line = [](size_t bytes) {
+    return "1;" + std::string(bytes - 4, 'x') + "\r\nx\r\n0\r\n\r\n";
+  };
+  const auto trailer = [](size_t bytes) {
+    return "0\r\nX: " + std::string(bytes - 10, 'x') + "\r\n\r\n";
+  };
+  const auto fields = [](int count) {
+    std::string text = "0\r\n";
+    for (int i = 0; i < count; ++i) text += "a:\r\n";
+    return text + "\r\n";
+  };
+  for (const size_t piece : {size_t{1}, size_t{100}, std::string::npos}) {
+    EXPECT_EQ(status(line(kHeaderBytes), piece), 0) << piece;
+    EXPECT_EQ(status(line(kHeaderBytes + 1), piece), 431) << piece;
+    EXPECT_EQ(status(trailer(kHeaderBytes), piece), 0) << piece;
+    EXPECT_EQ(status(trailer(kHeaderBytes + 1), piece), 431) << piece;
+    // Two stand in the header.
+    EXPECT_EQ(status(fields(126), piece), 0) << piece;
+    EXPECT_EQ(status(fields(127), piece), 431) << piece;
+  }
+}
+
 // A field is understood when the first byte of the next is there, and is then out of sight.
 TEST(RequestReader, HoldsTheLimitAgainstFieldsThatComeOneByOne) {
   RequestReader reader(kHeaderBytes, kBodyBytes);
