@@ -48,6 +48,13 @@ std::string_view View(boost::beast::string_view text) { return {text.data(), tex
 
 absl::string_view Absl(std::string_view text) { return {text.data(), text.size()}; }
 
+// A body in another coding would be taken for what it is not; nothing here unpacks one.
+bool IsPacked(const HttpRequest& request) {
+  return std::ranges::any_of(request.FindAll("Content-Encoding"), [](const std::string& coding) {
+    return !coding.empty() && !absl::EqualsIgnoreCase(coding, "identity");
+  });
+}
+
 }  // namespace
 
 struct RequestReader::Parser {
@@ -151,6 +158,11 @@ RequestReader::Progress RequestReader::OnHeader() {
     if (http_1_0()) {
       return Fail(400, "HTTP/1.0 has no transfer codings; send HTTP/1.1, or a Content-Length");
     }
+  }
+  if (has_body() && IsPacked(request_)) {
+    return Fail(415,
+                "the header Content-Encoding names a coding that is not known here; send the body "
+                "as it is, with identity or without the header");
   }
   beast.eager(true);
   return Progress::kHeader;

@@ -207,6 +207,29 @@ TEST(RequestReader, RefusesChunksOfOldClients) {
             400);
 }
 
+TEST(RequestReader, RefusesBodiesInAnotherCoding) {
+  const auto reading = [](const std::string& fields) {
+    return Reading("POST / HTTP/1.1\r\nHost: h\r\n" + fields + "\r\nhello");
+  };
+  for (const char* coding : {"gzip", "br", "identity, gzip", "x\r\nContent-Encoding: identity",
+                             "identity\r\ncontent-encoding: deflate"}) {
+    const Reading refused =
+        reading("Content-Length: 5\r\nContent-Encoding: " + std::string(coding) + "\r\n");
+    ASSERT_EQ(refused.last, Progress::kFailed) << coding;
+    EXPECT_EQ(refused.reader.failure().status, 415) << coding;
+    EXPECT_THAT(refused.reader.failure().message,
+                ::testing::AllOf(::testing::HasSubstr("Content-Encoding"),
+                                 ::testing::HasSubstr("identity")));
+  }
+  for (const char* coding : {"identity", "Identity", ""}) {
+    EXPECT_EQ(
+        reading("Content-Length: 5\r\nContent-Encoding: " + std::string(coding) + "\r\n").last,
+        Progress::kDone)
+        << coding;
+  }
+  EXPECT_EQ(reading("Content-Encoding: gzip\r\n").last, Progress::kDone) << "there is no body";
+}
+
 TEST(RequestReader, TakesTheWholeUrlsOfProxies) {
   Reading reading("GET http://h:1/x?y HTTP/1.1\r\nHost: h:1\r\n\r\n");
   ASSERT_EQ(reading.last, Progress::kDone);
