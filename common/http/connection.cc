@@ -1,6 +1,7 @@
 #include "common/http/connection.h"
 
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -48,6 +49,13 @@ std::string PeerOf(const boost::asio::ip::tcp::socket& socket) {
   const std::string host = address.to_string();
   return address.is_v6() ? absl::StrCat("[", host, "]:", endpoint.port())
                          : absl::StrCat(host, ":", endpoint.port());
+}
+
+// That the peer has closed its side of the connection, or broken it. What it sent before may still
+// wait, so that reading does not tell.
+bool HasHungUp(int fd) {
+  pollfd look{.fd = fd, .events = POLLRDHUP, .revents = 0};
+  return poll(&look, 1, 0) > 0;
 }
 
 }  // namespace
@@ -321,6 +329,9 @@ void Connection::Close() {
 }
 
 void Connection::Sweep(base::Instant now) {
+  if (read_paused_ && phase_ == Phase::kAnswer && HasHungUp(socket_.native_handle())) {
+    return OnPeerGone();
+  }
   if (now < deadline_) return;
   deadline_ = base::kNever;
   if (phase_ == Phase::kHeader) {

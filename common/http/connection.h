@@ -20,7 +20,7 @@ class IoThread;
 // One connection: reads requests, hands them out one at a time and writes their answers. All of it
 // runs in its I/O thread; only what ExchangeState passes on comes from elsewhere. It always waits
 // for something to read, so that it notices when the client goes, unless the client sends more
-// requests than a header may have bytes while it is answered.
+// requests than a header may have bytes while it is answered: then each sweep looks for its end.
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(IoThread* thread, boost::asio::ip::tcp::socket socket,
@@ -29,8 +29,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   // With `refuse` it is told that there is no room, and closed; not with TLS.
   void Start(bool refuse);
-  bool IsDue(base::Instant now) const { return now >= deadline_; }
-  // Ends it if its time is over.
+  bool IsDue(base::Instant now) const { return now >= deadline_ || read_paused_; }
+  // Ends it if its time is over, or its client gone.
   void Sweep(base::Instant now);
   void Close();
   // Nobody has begun a request on it.

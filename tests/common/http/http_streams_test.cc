@@ -95,6 +95,31 @@ TEST_F(HttpStreamsTest, AClientThatGoesIsNoticedWhileNothingIsSent) {
   EXPECT_EQ(server_->counts().connections_open, 0);
 }
 
+// More than the server reads ahead, so that it does not come to the end that lies behind.
+TEST_F(HttpStreamsTest, AClientThatGoesIsNoticedBehindWhatItSentAhead) {
+  Start();
+  const std::string ahead =
+      "POST /y HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\n" + std::string(100'000, 'x');
+  RawHttp patient(server_->port());
+  ASSERT_TRUE(patient.Send(std::string(kAsk) + ahead));
+  std::atomic<int> lost = 0;
+  const auto awaited = Next();
+  awaited->OnGone([&] { ++lost; });
+  for (const bool half : {false, true}) {
+    RawHttp client(server_->port());
+    ASSERT_TRUE(client.Send(std::string(kAsk) + ahead));
+    std::atomic<int> gone = 0;
+    const auto exchange = Next();
+    exchange->OnGone([&] { ++gone; });
+    half ? client.CloseWriting() : client.Close();
+    EXPECT_TRUE(Eventually([&] { return gone == 1; })) << half;
+  }
+  EXPECT_EQ(lost, 0);
+  awaited->Reply({.status = 200, .body = "ok"});
+  EXPECT_THAT(patient.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+  EXPECT_EQ(Next()->request().body.size(), 100'000u);
+}
+
 TEST_F(HttpStreamsTest, AClientThatDoesNotReadFillsItsBufferOnly) {
   Start({.slow_client = std::chrono::seconds(30), .write_buffer_bytes = 1 << 20});
   RawHttp client(server_->port(), 4096);
