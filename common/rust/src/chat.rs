@@ -88,7 +88,8 @@ impl Chat {
             .map_err(|error| Failure::invalid(jinja::describe(&error)))
     }
 
-    /// The variables that a template sees. Absent ones stay undefined, which templates test for.
+    /// The variables that a template sees. Absent ones stay undefined, which templates test for,
+    /// but for those that apply_chat_template always passes.
     fn context(
         &self,
         messages: Vec<Json>,
@@ -97,6 +98,9 @@ impl Chat {
         variables: Map<String, Json>,
     ) -> Value {
         let mut context = Map::new();
+        for name in ["tools", "documents"] {
+            context.insert(name.into(), Json::Null);
+        }
         for (name, text) in self.tokens.all() {
             context.insert(name.clone(), json!(text));
         }

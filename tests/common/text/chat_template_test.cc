@@ -140,7 +140,16 @@ TEST(ChatTemplate, KnowsGenerationTagsLoopControlsAndPythonMethods) {
   EXPECT_EQ(Render("{{ ' x-y '.strip().split('-')[::-1] | join('+') }}").value(), "y+x");
   EXPECT_EQ(Render("{{ 'abc'[::-1] }}{{ 'ab'.upper() }}{{ {'k':1}.get('z', 7) }}").value(),
             "cbaAB7");
-  EXPECT_EQ(Render("{{ tools is defined }}{{ none|length }}{{ bos_token }}").value(), "False0<s>");
+  EXPECT_EQ(Render("{{ nothing is defined }}{{ none|length }}{{ bos_token }}").value(),
+            "False0<s>");
+}
+
+TEST(ChatTemplate, ToolsAndDocumentsAreNoneWhereNobodyGivesThem) {
+  const char* const source =
+      "{{ tools }}{{ tools is defined }}{% if tools is not none %}T{% endif %}"
+      "{{ documents }}{{ documents is defined }}{% if documents is not none %}D{% endif %}";
+  EXPECT_EQ(Render(source).value(), "NoneTrueNoneTrue");
+  EXPECT_EQ(Render(source, {.variables_json = R"({"tools":[1]})"}).value(), "[1]TrueTNoneTrue");
 }
 
 TEST(ChatTemplate, TrimsBlocksAsTransformers) {
