@@ -36,9 +36,15 @@ pub fn environment() -> Environment<'static> {
     environment
 }
 
+/// A source that minijinja reads as jinja2 reads the original.
+pub fn adapt(source: &str) -> String {
+    // Every kind of line end is a newline to jinja2, in text and in the strings of tags.
+    without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"))
+}
+
 /// `{% generation %}` marks the assistant's part for training only; minijinja does not know it. An
 /// `if true` keeps the whitespace rules of the tags.
-pub fn adapt(source: &str) -> String {
+fn without_generation_tags(source: &str) -> String {
     let mut adapted = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(begin) = rest.find("{%") {

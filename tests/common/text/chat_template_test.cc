@@ -152,6 +152,14 @@ TEST(ChatTemplate, ToolsAndDocumentsAreNoneWhereNobodyGivesThem) {
   EXPECT_EQ(Render(source, {.variables_json = R"({"tools":[1]})"}).value(), "[1]TrueTNoneTrue");
 }
 
+TEST(ChatTemplate, ReadsEveryLineEndOfTheSourceAsOneNewline) {
+  EXPECT_EQ(Render("a\r\nb\rc\r\n\r\n").value(), "a\nb\nc\n");
+  EXPECT_EQ(Render("{% if true %}\r\n  x\r\n  {% endif %}\r\ny{{ 'p\r\nq' }}\r").value(),
+            "  x\nyp\nq");
+  EXPECT_EQ(Render("{{ 'p\\r\\nq' }}{{ v }}", {.variables_json = R"({"v":"\r\n"})"}).value(),
+            "p\r\nq\r\n");
+}
+
 TEST(ChatTemplate, TrimsBlocksAsTransformers) {
   EXPECT_EQ(Render("{% if true %}\n  x\n  {% endif %}\ny").value(), "  x\ny");
 }
