@@ -39,7 +39,7 @@ typedef struct {
 void baton_buffer_free(BatonBuffer buffer);
 void baton_ids_free(BatonIds ids);
 
-// ---- tokenizer.json ----
+// ---- tokenizers ----
 typedef struct BatonTokenizer BatonTokenizer;
 typedef struct {
   BatonSlice text;   // spelling in the vocabulary; lives as long as the tokenizer
@@ -48,6 +48,13 @@ typedef struct {
   uint8_t special;
 } BatonToken;
 
+// The tokenizer of a model's directory: its tokenizer.json, and the tokens that the files beside it
+// name (tokenizer_config.json, special_tokens_map.json, added_tokens.json).
+BatonStatus baton_tokenizer_load_model(BatonSlice model_dir, BatonTokenizer** out,
+                                       BatonBuffer* error);
+// What those files add to the tokenizer.json, as text; equal texts add the same.
+BatonStatus baton_tokenizer_changes(BatonSlice model_dir, BatonBuffer* out, BatonBuffer* error);
+// The tokenizer of one file alone.
 BatonStatus baton_tokenizer_load(BatonSlice path, BatonTokenizer** out, BatonBuffer* error);
 // The tokenizer of the text of a tokenizer.json, which messages name as `origin`.
 BatonStatus baton_tokenizer_from_json(BatonSlice json, BatonSlice origin, BatonTokenizer** out,

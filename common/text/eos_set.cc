@@ -36,7 +36,10 @@ absl::StatusOr<std::vector<EosSetEntry>> LoadEosSet(const std::string& model,
   if (tokenizer == nullptr) return BuildEosSet(config, generation, std::nullopt, nullptr);
   std::optional<TokenizerEos> eos;
   if (special.eos_token) {
-    if (const auto id = tokenizer->TokenToId(*special.eos_token)) {
+    // A token that only tokenizer_config.json knows may have an id for which there are no logits.
+    // It is never drawn, so it ends nothing.
+    const auto id = tokenizer->TokenToId(*special.eos_token);
+    if (id && *id < config.vocab) {
       eos = TokenizerEos{.id = *id, .text = *special.eos_token};
     }
   }

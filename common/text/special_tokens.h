@@ -7,8 +7,9 @@
 
 namespace baton {
 
-// What tokenizer_config.json (and special_tokens_map.json beside it), or the metadata of a GGUF
-// file, says about special tokens.
+// What tokenizer_config.json, or the metadata of a GGUF file, says about special tokens. As in
+// transformers, special_tokens_map.json overrules a tokenizer_config.json without
+// "added_tokens_decoder", and is not read beside one with it.
 // A token is its text; Tokenizer::TokenToId turns it into an id.
 struct SpecialTokens {
   std::optional<std::string> bos_token;

@@ -11,8 +11,22 @@
 #include "common/base/status.h"
 #include "common/formats/gguf/gguf_file.h"
 #include "common/formats/gguf/gguf_tokenizer.h"
+#include "common/rust/rust_face.h"
 
 namespace baton {
+namespace {
+
+// Empty where tokenizer.json says all itself: what the other files say of chats and lengths may
+// differ between a router and a worker.
+absl::StatusOr<std::string> TokensBeside(const std::string& model_dir) {
+  BatonBuffer changes;
+  BatonBuffer error;
+  const BatonStatus status = baton_tokenizer_changes(rust::SliceOf(model_dir), &changes, &error);
+  if (status != BATON_OK) return rust::TakeError(status, error);
+  return rust::TakeString(changes);
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> TextFingerprint(const std::string& model, int32_t vocab_size,
                                             const std::vector<EosSetEntry>& eos) {
@@ -28,6 +42,8 @@ absl::StatusOr<std::string> TextFingerprint(const std::string& model, int32_t vo
     text << file.rdbuf();
     if (!file) return absl::NotFoundError(absl::StrCat(path, " cannot be read"));
     hash.Add(std::string_view(text.str()));
+    BATON_ASSIGN_OR_RETURN(const std::string changes, TokensBeside(model));
+    if (!changes.empty()) hash.Add(std::string_view(changes));
   }
   std::set<TokenId> ids;  // the same set in any order is the same
   for (const EosSetEntry& entry : eos) ids.insert(entry.id);

@@ -67,6 +67,12 @@ class RustTokenizer final : public Tokenizer {
   std::vector<BatonToken> tokens_;  // by id; views into *handle_
 };
 
+absl::StatusOr<std::unique_ptr<Tokenizer>> Made(BatonStatus status, BatonTokenizer* tokenizer,
+                                                BatonBuffer error) {
+  if (status != BATON_OK) return rust::TakeError(status, error);
+  return std::make_unique<RustTokenizer>(TokenizerHandle(tokenizer));
+}
+
 }  // namespace
 
 std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
@@ -79,23 +85,25 @@ std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special_to
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model) {
-  if (!IsGgufPath(model)) return LoadTokenizerFile(model + "/tokenizer.json");
-  BATON_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(model));
-  BATON_ASSIGN_OR_RETURN(const std::string json, GgufTokenizerJson(*file));
   BatonTokenizer* tokenizer = nullptr;
   BatonBuffer error;
-  const BatonStatus status =
-      baton_tokenizer_from_json(rust::SliceOf(json), rust::SliceOf(model), &tokenizer, &error);
-  if (status != BATON_OK) return rust::TakeError(status, error);
-  return std::make_unique<RustTokenizer>(TokenizerHandle(tokenizer));
+  BatonStatus status = BATON_OK;
+  if (IsGgufPath(model)) {
+    BATON_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(model));
+    BATON_ASSIGN_OR_RETURN(const std::string json, GgufTokenizerJson(*file));
+    status =
+        baton_tokenizer_from_json(rust::SliceOf(json), rust::SliceOf(model), &tokenizer, &error);
+  } else {
+    status = baton_tokenizer_load_model(rust::SliceOf(model), &tokenizer, &error);
+  }
+  return Made(status, tokenizer, error);
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(const std::string& path) {
   BatonTokenizer* tokenizer = nullptr;
   BatonBuffer error;
   const BatonStatus status = baton_tokenizer_load(rust::SliceOf(path), &tokenizer, &error);
-  if (status != BATON_OK) return rust::TakeError(status, error);
-  return std::make_unique<RustTokenizer>(TokenizerHandle(tokenizer));
+  return Made(status, tokenizer, error);
 }
 
 }  // namespace baton

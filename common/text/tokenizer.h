@@ -12,7 +12,8 @@
 
 namespace baton {
 
-// Text to token ids and token ids to bytes, as one Hugging Face tokenizer.json defines it.
+// Text to token ids and token ids to bytes, as a Hugging Face tokenizer.json and the tokens named
+// beside it define it.
 // Immutable after loading: every method may be called from any thread at once.
 //
 // A token stands for bytes, not for text: one character may be spread over several tokens. Nothing
@@ -60,10 +61,14 @@ class Tokenizer {
   std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 };
 
-// Loads tokenizer.json of the directory `model`, or the tokenizer of the GGUF file `model`.
+// Loads tokenizer.json of the directory `model`, or the tokenizer of the GGUF file `model`. Beside
+// tokenizer.json, tokenizer_config.json, special_tokens_map.json and added_tokens.json name tokens
+// that are found in a text as a whole, as in transformers; one that the vocabulary lacks gets the
+// next id, for which a model may have no embedding, and then no text with it can be a prompt.
 // NOT_FOUND when there is none; INVALID_ARGUMENT, naming the file and the defect, when it cannot be
 // used.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model);
+// The tokenizer of one tokenizer.json alone.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(const std::string& path);
 
 }  // namespace baton

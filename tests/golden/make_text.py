@@ -6,6 +6,7 @@ Usage: make_text.py --demo models/demo --out tests/golden/text
 import argparse
 import json
 import pathlib
+import tempfile
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
@@ -121,6 +122,53 @@ def tokenizer_golden(tok):
     return cases
 
 
+VOCABULARY_ONLY = {"added_tokens": []}
+END = {"content": "<|end|>", "lstrip": False, "rstrip": False, "single_word": False, "normalized": False, "special": True}
+# What files beside a tokenizer.json may say: (what is changed in it, the files).
+SETTINGS = {
+    "eos_in_vocabulary": (VOCABULARY_ONLY, {"tokenizer_config.json": {"eos_token": "<|end|>"}}),
+    "nothing_named": (VOCABULARY_ONLY, {"tokenizer_config.json": {}}),
+    "decoder": (VOCABULARY_ONLY, {"tokenizer_config.json": {"added_tokens_decoder": {"1": END}}}),
+    "decoder_strips": ({}, {"tokenizer_config.json": {
+        "added_tokens_decoder": {"1": {**END, "lstrip": True, "rstrip": True}}}}),
+    "decoder_not_special": (VOCABULARY_ONLY, {"tokenizer_config.json": {
+        "added_tokens_decoder": {"1": {**END, "special": False}, "0": {**END, "content": "<|bos|>", "special": False}},
+        "eos_token": "<|end|>"}}),
+    "additional": (VOCABULARY_ONLY, {"tokenizer_config.json": {"additional_special_tokens": ["<|end|>", "<|user|>"]}}),
+    "extra": (VOCABULARY_ONLY, {"tokenizer_config.json": {
+        "extra_special_tokens": ["<|end|>"], "additional_special_tokens": ["<|user|>"]}}),
+    "extra_by_name": (VOCABULARY_ONLY, {"tokenizer_config.json": {
+        "extra_special_tokens": {"user_token": "<|user|>"}, "image_token": "<|end|>", "add_bos_token": True}}),
+    "special_map": (VOCABULARY_ONLY, {
+        "tokenizer_config.json": {"bos_token": "<|user|>", "pad_token": "<s>"},
+        "special_tokens_map.json": {"bos_token": {**END, "content": "<|bos|>", "lstrip": True}, "eos_token": "<|end|>",
+                                    "pad_token": None}}),
+    "special_map_beside_decoder": (VOCABULARY_ONLY, {
+        "tokenizer_config.json": {"bos_token": "<|bos|>", "added_tokens_decoder": {}},
+        "special_tokens_map.json": {"eos_token": "<|end|>"}}),
+    "added_file": (VOCABULARY_ONLY, {"tokenizer_config.json": {"eos_token": "<|user|>"},
+                                     "added_tokens.json": {"<|user|>": 380, "<|end|>": 1}}),
+    "new_tokens": ({}, {"tokenizer_config.json": {
+        "pad_token": "<|user|>", "image_token": "[CLS]", "eos_token": "<|user|>"}}),
+}
+SETTINGS_TEXT = "a <|end|> b <|bos|> <|user|>c <s>[CLS]"
+
+
+def settings_golden(tok):
+    """What transformers makes of the same tokenizer.json with other files beside it."""
+    cases = []
+    for name, (changes, files) in SETTINGS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            data = {**json.loads(tok.to_str()), **changes}
+            for file, content in {**files, "tokenizer.json": data}.items():
+                pathlib.Path(folder, file).write_text(json.dumps(content))
+            fast = PreTrainedTokenizerFast.from_pretrained(folder)
+        ids = fast(SETTINGS_TEXT, add_special_tokens=False)["input_ids"]
+        cases.append({"name": name, "tokenizer_changes": changes, "files": files, "text": SETTINGS_TEXT, "ids": ids,
+                      "decoded_skip_special": fast.decode(ids, skip_special_tokens=True), "special": fast.special_tokens_map})
+    return cases
+
+
 SYSTEM = {"role": "system", "content": "Be brief. "}
 USER = {"role": "user", "content": " What is 2+2? "}
 REPLY = {"role": "assistant", "content": "<think>\nsum\n</think>\n\nFour. "}
@@ -184,6 +232,9 @@ def main():
         dump(folder / f"{name}.golden.json",
              {"tokenizer": f"tests/golden/text/tokenizers/{name}.json", "cases": tokenizer_golden(tok)})
         print(name, tok.get_vocab_size())
+    llama3 = "tokenizers/llama3_style.json"
+    dump(args.out / "settings.golden.json", {"tokenizer": f"tests/golden/text/{llama3}",
+                                             "cases": settings_golden(Tokenizer.from_file(str(args.out / llama3)))})
     templates = {p.stem: p.read_text().rstrip("\n") if p.stem != "whitespace" else p.read_text()
                  for p in sorted((args.out / "templates").glob("*.jinja"))}
     templates["demo"] = (args.demo / "chat_template.jinja").read_text()

@@ -2,17 +2,20 @@
 //! leaves this library. What callers owe (readable slices, live handles) stands in that header.
 #![allow(clippy::missing_safety_doc)]
 
+mod added_tokens;
 mod chat;
 mod ffi;
 mod files;
 mod guide;
 mod guide_ffi;
 mod jinja;
+mod prefix_space;
 mod python_json;
 mod python_text;
 mod special;
 mod strftime;
 mod token_bytes;
+mod token_settings;
 mod tokenizer;
 mod weights;
 
@@ -39,6 +42,29 @@ pub unsafe extern "C" fn baton_tokenizer_load(
     error: *mut Owned<u8>,
 ) -> Status {
     guard(out, error, || TextTokenizer::load(&files::path_from(path.bytes())).map(handle))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn baton_tokenizer_load_model(
+    model_dir: Slice,
+    out: *mut *mut TextTokenizer,
+    error: *mut Owned<u8>,
+) -> Status {
+    guard(out, error, || {
+        TextTokenizer::load_model(&files::path_from(model_dir.bytes())).map(handle)
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn baton_tokenizer_changes(
+    model_dir: Slice,
+    out: *mut Owned<u8>,
+    error: *mut Owned<u8>,
+) -> Status {
+    guard(out, error, || {
+        let changes = added_tokens::changes(&files::path_from(model_dir.bytes()))?;
+        Ok(Owned::new(changes.into_bytes()))
+    })
 }
 
 #[no_mangle]

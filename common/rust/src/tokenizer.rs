@@ -1,12 +1,14 @@
-//! A loaded tokenizer.json: encoding, and the table from id to bytes.
+//! A loaded tokenizer: encoding, and the table from id to bytes.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
 use tokenizers::Tokenizer;
 
+use crate::added_tokens;
 use crate::ffi::{panic_text, Failure, Outcome};
 use crate::files;
+use crate::prefix_space;
 use crate::token_bytes::ByteRule;
 
 /// Ids beyond this are refused: the table is dense, and no vocabulary is near it.
@@ -35,16 +37,37 @@ pub struct TokenView<'a> {
     pub special: bool,
 }
 
+fn read(path: &Path) -> Outcome<Vec<u8>> {
+    files::read_optional(path)?
+        .ok_or_else(|| Failure::not_found(format!("{} does not exist", path.display())))
+}
+
 impl TextTokenizer {
+    /// The tokenizer of a model's directory: its tokenizer.json, and what the files beside it say.
+    pub fn load_model(model_dir: &Path) -> Outcome<Self> {
+        let path = model_dir.join("tokenizer.json");
+        let json = read(&path)?;
+        prefix_space::check(model_dir, &json)?;
+        Self::make(&json, &path.display().to_string(), |tokenizer| {
+            added_tokens::register(model_dir, tokenizer)
+        })
+    }
+
+    /// The tokenizer of one file alone.
     pub fn load(path: &Path) -> Outcome<Self> {
-        let Some(json) = files::read_optional(path)? else {
-            return Err(Failure::not_found(format!("{} does not exist", path.display())));
-        };
-        Self::from_json(&json, &path.display().to_string())
+        Self::from_json(&read(path)?, &path.display().to_string())
     }
 
     /// Makes the tokenizer of the text of a tokenizer.json; `origin` is named where it is wrong.
     pub fn from_json(json: &[u8], origin: &str) -> Outcome<Self> {
+        Self::make(json, origin, |_| Ok(()))
+    }
+
+    fn make(
+        json: &[u8],
+        origin: &str,
+        complete: impl FnOnce(&mut Tokenizer) -> Outcome<()>,
+    ) -> Outcome<Self> {
         let refuse = |what: String| Failure::invalid(format!("{origin}: {what}"));
         // The crate panics on some wrong files; that is the file's fault, not ours.
         let mut tokenizer = catch_unwind(|| Tokenizer::from_bytes(json))
@@ -53,6 +76,7 @@ impl TextTokenizer {
             .map_err(|error| refuse(format!("not a tokenizer that can be loaded: {error}")))?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|error| refuse(error.to_string()))?;
+        complete(&mut tokenizer)?;
         Self::from_tokenizer(tokenizer).map_err(|failure| refuse(failure.message))
     }
 

@@ -23,14 +23,25 @@ TEST(SpecialTokens, ReadsStringsObjectsAndNull) {
   EXPECT_EQ(tokens->unk_token, std::nullopt);
 }
 
-TEST(SpecialTokens, FillsFromSpecialTokensMap) {
+TEST(SpecialTokens, TakesSpecialTokensMapFirst) {
   const ScratchFolder dir;
-  dir.Write("tokenizer_config.json", R"({"eos_token":"first"})");
+  dir.Write("tokenizer_config.json", R"({"bos_token":"<s>","eos_token":"first"})");
+  dir.Write("special_tokens_map.json", R"({"eos_token":"second","unk_token":{"content":"<unk>"}})");
+  const auto tokens = LoadSpecialTokens(dir.path());
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_EQ(tokens->bos_token, "<s>");
+  EXPECT_EQ(tokens->eos_token, "second");
+  EXPECT_EQ(tokens->unk_token, "<unk>");
+}
+
+TEST(SpecialTokens, TakesNoSpecialTokensMapBesideAnAddedTokensDecoder) {
+  const ScratchFolder dir;
+  dir.Write("tokenizer_config.json", R"({"eos_token":"first","added_tokens_decoder":{}})");
   dir.Write("special_tokens_map.json", R"({"eos_token":"second","unk_token":{"content":"<unk>"}})");
   const auto tokens = LoadSpecialTokens(dir.path());
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_EQ(tokens->eos_token, "first");
-  EXPECT_EQ(tokens->unk_token, "<unk>");
+  EXPECT_EQ(tokens->unk_token, std::nullopt);
 }
 
 TEST(SpecialTokens, AreEmptyWithoutFiles) {
