@@ -1,7 +1,9 @@
 //! minijinja set up as Hugging Face transformers sets up jinja2 for chat templates.
 //!
 //! What still differs: tuples print as lists, `"…" % values` is refused, and the filters `center`
-//! and `lipsum` and the test `callable` do not exist.
+//! and `lipsum` and the test `callable` do not exist. `~` joins a list or an object as JSON, `%` and
+//! `//` by a negative number give another result, a slice that goes backwards to an end has an
+//! element more, and `and` of constants gives False where the first is false.
 
 use minijinja::value::{from_args, Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
@@ -31,6 +33,9 @@ pub fn environment() -> Environment<'static> {
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", python_text::to_text);
     environment.add_filter("indent", python_text::indent);
+    environment.add_filter("round", python_text::round);
+    environment.add_test("sequence", is_sequence);
+    environment.add_test("iterable", is_iterable);
     environment.add_filter("length", length);
     environment.add_filter("count", length);
     environment
@@ -136,6 +141,19 @@ fn separator_pair(value: Value) -> Result<(String, String), Error> {
         Ok([item, key]) => Ok((item, key)),
         Err(_) => Err(Error::new(ErrorKind::InvalidOperation, "separators must be a pair")),
     }
+}
+
+/// What has a length and elements by index or key; for Python strings and objects, too.
+fn is_sequence(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined => true,
+        ValueKind::Iterable => value.len().is_some(),
+        _ => false,
+    }
+}
+
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
 }
 
 /// The filter `length`. It gives 0 for none and undefined, of which templates take the length when

@@ -1,6 +1,6 @@
 //! How Python prints values, and the string methods that minijinja-contrib's pycompat lacks.
 
-use minijinja::value::{from_args, Value, ValueKind};
+use minijinja::value::{from_args, Kwargs, Rest, Value, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State};
 
 use crate::python_json::float_text;
@@ -8,7 +8,7 @@ use crate::python_json::float_text;
 /// What `{{ value }}` prints: str(value), where strings inside containers are quoted as repr does.
 pub fn print(out: &mut Output, state: &State, value: &Value) -> Result<(), Error> {
     match value.kind() {
-        ValueKind::Seq | ValueKind::Map => {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => {
             out.write_str(&repr(value)?)?;
             Ok(())
         }
@@ -23,7 +23,9 @@ pub fn print(out: &mut Output, state: &State, value: &Value) -> Result<(), Error
 /// The filter `string`.
 pub fn to_text(value: Value) -> Result<Value, Error> {
     match value.kind() {
-        ValueKind::Seq | ValueKind::Map | ValueKind::Number => repr(&value).map(Value::from),
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::Number => {
+            repr(&value).map(Value::from)
+        }
         _ => Ok(Value::from(value.to_string())),
     }
 }
@@ -34,7 +36,8 @@ fn repr(value: &Value) -> Result<String, Error> {
         ValueKind::Number if !value.is_integer() => {
             Ok(f64::try_from(value.clone()).map_or_else(|_| value.to_string(), float_text))
         }
-        ValueKind::Seq => {
+        // Joined lists and slices are made as they are read.
+        ValueKind::Seq | ValueKind::Iterable => {
             let items: Result<Vec<String>, Error> =
                 value.try_iter()?.map(|item| repr(&item)).collect();
             Ok(format!("[{}]", items?.join(", ")))
@@ -168,4 +171,44 @@ pub fn indent(
         indented.push_str(line);
     }
     indented
+}
+
+/// The filter `round` of jinja2: halves go to the even neighbour, integers stay integers.
+pub fn round(value: Value, arguments: Rest<Value>) -> Result<Value, Error> {
+    let (positional, options): (&[Value], Kwargs) = from_args(&arguments)?;
+    let precision: Option<i32> = match positional.first() {
+        Some(precision) => Some(precision.clone().try_into()?),
+        None => options.get("precision")?,
+    };
+    let method: Option<String> = match positional.get(1) {
+        Some(method) => Some(method.to_string()),
+        None => options.get("method")?,
+    };
+    options.assert_all_used()?;
+    let refuse = |what: String| Error::new(ErrorKind::InvalidOperation, what);
+    let number = f64::try_from(value.clone())
+        .map_err(|_| refuse(format!("cannot round value ({})", value.kind())))?;
+    let precision = precision.unwrap_or(0).clamp(-300, 300);
+    let scale = 10f64.powi(precision);
+    match method.as_deref().unwrap_or("common") {
+        "common" if value.is_integer() && precision >= 0 => Ok(value),
+        "common" => Ok(round_half_even(number, precision, value.is_integer())),
+        "ceil" => Ok(Value::from((number * scale).ceil() / scale)),
+        "floor" => Ok(Value::from((number * scale).floor() / scale)),
+        other => Err(refuse(format!("round knows common, ceil and floor, but not {other}"))),
+    }
+}
+
+fn round_half_even(number: f64, precision: i32, to_integer: bool) -> Value {
+    if precision >= 0 {
+        // Of the decimal digits that the number really has, as Python does.
+        let rounded = format!("{number:.*}", precision as usize);
+        return Value::from(rounded.parse::<f64>().unwrap_or(number));
+    }
+    let unit = 10f64.powi(-precision);
+    let rounded = (number / unit).round_ties_even() * unit;
+    match to_integer {
+        true => Value::from(rounded as i64),
+        false => Value::from(rounded),
+    }
 }

@@ -105,6 +105,40 @@ TEST(ChatTemplate, PrintsContainersAndFloatsAsPython) {
   EXPECT_EQ(Render("{{ ['\\'\"', 'a\\\\b', '\\t'] }}").value(), R"(['\'"', 'a\\b', '\t'])");
 }
 
+TEST(ChatTemplate, PrintsJoinedListsAndSlicesAsPython) {
+  const ChatRenderOptions options = {.variables_json = R"({"m":["a"]})"};
+  EXPECT_EQ(
+      Render("{{ m + ['b'] }}{{ m[0:] }}{{ (m + [{'a': m[:1]}])|string }}{{ {'a': m + ['b']} }}",
+             options)
+          .value(),
+      "['a', 'b']['a']['a', {'a': ['a']}]{'a': ['a', 'b']}");
+}
+
+TEST(ChatTemplate, TestsForSequencesAsPython) {
+  const ChatRenderOptions options = {.variables_json = R"({"m":["a"]})"};
+  EXPECT_EQ(Render("{{ 'x' is sequence }} {{ {} is sequence }} {{ [] is sequence }} "
+                   "{{ (m + [1]) is sequence }} {{ m[1:] is sequence }} {{ u is sequence }} "
+                   "{{ range(3) is sequence }}",
+                   options)
+                .value(),
+            "True True True True True True True");
+  EXPECT_EQ(Render("{{ none is sequence }} {{ 1 is sequence }} {{ none is iterable }} "
+                   "{{ 1 is iterable }} {{ {} is iterable }} {{ u is iterable }}")
+                .value(),
+            "False False False False True True");
+}
+
+TEST(ChatTemplate, RoundsAsPython) {
+  EXPECT_EQ(Render("{{ 2.5|round }} {{ 3.5|round }} {{ 2.675|round(2) }} {{ 7|round }} "
+                   "{{ 2.1|round(0, 'ceil') }} {{ 2.9|round(method='floor') }} "
+                   "{{ 1234.5|round(-2) }} {{ -2.5|round }} {{ 15|round(-1) }} "
+                   "{{ 7|round(method='ceil') }}")
+                .value(),
+            "2.0 4.0 2.67 7 3.0 2.0 1200.0 -2.0 20 7.0");
+  EXPECT_THAT(Message(Render("{{ 1|round(0, 'up') }}").status()), HasSubstr("but not up"));
+  EXPECT_THAT(Message(Render("{{ 'a'|round }}").status()), HasSubstr("cannot round"));
+}
+
 TEST(ChatTemplate, KnowsThePythonMethodsThatTemplatesUse) {
   EXPECT_EQ(Render("{{ 'a,b,c'.rsplit(',', 1) }} {{ ' a  b c '.rsplit(none, 1) }}").value(),
             "['a,b', 'c'] [' a  b', 'c']");
