@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/rpc/protocol_version.h"
+#include "router/openai/http_caller.h"
 #include "router/openai/openai_error.h"
 
 namespace baton {
@@ -141,6 +142,11 @@ absl::Status Router::StartHttp(HttpServerOptions options) {
   options.admit = [this](const HttpRequest& head, std::optional<size_t> body_bytes) {
     return openai_.Admit(head, body_bytes);
   };
+  options.client_of =
+      [callers = CallersOf(options_, server_options_, keys_.get())](const HttpRequest& head) {
+        const absl::StatusOr<Caller> caller = CallerOf(head, callers);
+        return caller.ok() ? caller->client : std::string();  // whom `admit` has refused
+      };
   options.error_reply = [](int status, std::string_view message) {
     return OpenAiErrorReply(status, message);
   };

@@ -67,8 +67,6 @@ Connection::Connection(IoThread* thread, boost::asio::ip::tcp::socket socket,
       socket_(std::move(socket)),
       stream_(std::move(stream)) {}
 
-Connection::~Connection() { StopReceiving(); }
-
 void Connection::Start(bool refuse) {
   boost::system::error_code error;
   socket_.native_non_blocking(true, error);
@@ -219,21 +217,38 @@ void Connection::ConsumeView(std::string_view* view) {
   }
 }
 
+// A body that is complete with the first read behind its header is the handler's to count.
 void Connection::CountReceiving() {
-  const size_t now = reader_->body_size();
-  if (now <= receiving_) return;
-  const size_t more = now - receiving_;
-  receiving_ = now;
-  const size_t all = thread_->shared().receiving.fetch_add(more) + more;
-  if (all <= options_.limits.receiving_bytes || phase_ != Phase::kBody) return;
+  const size_t bytes = reader_->body_size();
+  if (phase_ != Phase::kBody || bytes == 0) return;
+  if (receiving_ == nullptr) {
+    receiving_ = std::make_unique<ReceivingBody>(
+        &thread_->shared().receiving, Client(),
+        [weak = weak_from_this(), executor = socket_.get_executor()] {
+          boost::asio::post(executor, [weak] {
+            const auto self = weak.lock();
+            if (self == nullptr || self->receiving_ == nullptr) return;
+            if (self->receiving_->gave_way()) self->RefuseReceiving();
+          });
+        });
+  }
+  if (!receiving_->GrowTo(bytes, options_.limits.receiving_bytes)) RefuseReceiving();
+}
+
+void Connection::RefuseReceiving() {
   HttpReply reply = options_.error_reply(
-      503, absl::StrCat("all requests that are being received have ", all, " bytes; at most ",
-                        options_.limits.receiving_bytes, " are taken; send it again"));
+      503, absl::StrCat("there is no room for more of all bodies that are being received, which "
+                        "may have ",
+                        options_.limits.receiving_bytes,
+                        " bytes; of all clients this one has most; send the request again"));
   reply.headers.emplace_back("Retry-After", "1");
   Answer(std::move(reply), true);
 }
 
-void Connection::StopReceiving() { thread_->shared().receiving -= std::exchange(receiving_, 0); }
+std::string Connection::Client() const {
+  if (options_.client_of) return options_.client_of(reader_->request());
+  return peer_.substr(0, peer_.rfind(':'));
+}
 
 void Connection::OnHeader(bool nothing_behind) {
   thread_->MarkBusy(this);
@@ -274,7 +289,7 @@ void Connection::LeaveAnswer() {
 }
 
 void Connection::Dispatch() {
-  StopReceiving();
+  receiving_.reset();
   HttpRequest request = std::move(reader_->request());
   reader_.reset();
   EnterAnswer();
@@ -322,7 +337,7 @@ void Connection::Close() {
   LeaveAnswer();
   phase_ = Phase::kClosed;
   if (const auto state = std::move(state_)) state->Gone();
-  StopReceiving();
+  receiving_.reset();
   boost::system::error_code error;
   socket_.close(error);
   thread_->Forget(this);

@@ -11,6 +11,7 @@
 #include "common/http/byte_stream.h"
 #include "common/http/exchange_state.h"
 #include "common/http/http_server.h"
+#include "common/http/receiving_bodies.h"
 #include "common/http/request_reader.h"
 
 namespace baton {
@@ -25,7 +26,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(IoThread* thread, boost::asio::ip::tcp::socket socket,
              std::unique_ptr<ByteStream> stream);
-  ~Connection();
 
   // With `refuse` it is told that there is no room, and closed; not with TLS.
   void Start(bool refuse);
@@ -58,7 +58,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void ConsumeView(std::string_view* view);
   void OnHeader(bool nothing_behind);
   void CountReceiving();
-  void StopReceiving();
+  void RefuseReceiving();
+  // Whose body it is, where clients share the room for bodies.
+  std::string Client() const;
   void Dispatch();
   void EnterAnswer();
   void LeaveAnswer();
@@ -96,7 +98,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   std::string input_;  // read, and not understood yet
   std::unique_ptr<RequestReader> reader_;
-  size_t receiving_ = 0;  // bytes of the body that are counted
+  std::unique_ptr<ReceivingBody> receiving_;  // once some of the body is there, until all is
 
   // Of the request that is answered.
   std::shared_ptr<ExchangeState> state_;  // null for the server's own answers

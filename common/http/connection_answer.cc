@@ -41,7 +41,7 @@ bool Connection::AnswersPreflight(const HttpRequest& request) {
 }
 
 void Connection::Answer(HttpReply reply, bool close) {
-  StopReceiving();
+  receiving_.reset();
   reader_.reset();
   EnterAnswer();
   keep_alive_ = keep_alive_ && !close;

@@ -23,7 +23,7 @@ namespace baton {
 struct HttpLimits {
   size_t header_bytes = size_t{32} << 10;  // 431, as for more than 128 fields
   size_t body_bytes = size_t{16} << 20;    // 413
-  // Of all bodies that are being received: 503 with Retry-After.
+  // Of all bodies that are being received: 503 with Retry-After, to the client that has most.
   size_t receiving_bytes = size_t{1} << 30;
   // At the bound the one that has been spare longest is closed for the next one: it is idle, has
   // not shaken hands or sent a whole header yet, or has had its last answer. Where none is spare
@@ -60,6 +60,8 @@ struct HttpServerOptions {
   // `body_bytes` is what the client announced, empty of a chunked body. May be null.
   std::function<std::optional<HttpReply>(const HttpRequest& head, std::optional<size_t> body_bytes)>
       admit;
+  // Whose request it is, where clients share the room for bodies. Null: that of its address.
+  std::function<std::string(const HttpRequest& head)> client_of;
   // Whether pages of `origin` may read answers, from which `host` (the header) was asked. Null:
   // none may. Preflights are answered by the server.
   std::function<bool(const std::string& origin, const std::string& host)> allow_origin;

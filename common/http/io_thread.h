@@ -13,6 +13,7 @@
 #include "boost/asio/steady_timer.hpp"
 #include "common/http/connection.h"
 #include "common/http/http_server.h"
+#include "common/http/receiving_bodies.h"
 #include "common/http/tls_stream.h"
 
 namespace baton {
@@ -22,7 +23,7 @@ struct HttpServerShared {
   HttpServerOptions options;
   HttpServer::Handler handler;
   std::atomic<bool> going_away{false};
-  std::atomic<size_t> receiving{0};  // bytes of bodies that are not complete
+  ReceivingBodies receiving;
   std::atomic<int64_t> open{0};
   std::atomic<int64_t> answering{0};  // connections whose answer is not taken yet
   std::atomic<int64_t> refused{0};

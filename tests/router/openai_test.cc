@@ -311,6 +311,31 @@ TEST_F(OpenAiTest, BodiesThatNobodyReadsAreNotTaken) {
   }
 }
 
+// Both come from one address.
+TEST_F(OpenAiTest, TheBodiesOfOneTenantDoNotKeepOutThoseOfAnother) {
+  options_.trust_tenant_header = true;
+  options_.max_inflight_bytes = 4000;
+  AddDecode();
+  StartWithHttp();
+  // But for its last byte.
+  const auto send = [](RawHttp* client, const std::string& tenant, size_t bytes) {
+    std::string body = Completion("hello", 2).dump();
+    body.resize(bytes, ' ');
+    body.pop_back();
+    client->Send(
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        "baton-tenant: " +
+        tenant + "\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" + body);
+  };
+  RawHttp greedy(port_);
+  send(&greedy, "greedy", 3000);
+  RawHttp modest(port_);
+  send(&modest, "modest", 2000);
+  EXPECT_THAT(greedy.ReadTo("\r\n\r\n"), HasSubstr(" 503 "));
+  modest.Send(" ");
+  EXPECT_THAT(modest.ReadTo("\r\n\r\n"), HasSubstr(" 200 "));
+}
+
 TEST_F(OpenAiTest, HealthIsThatOfTheRouter) {
   AddDecode();
   StartWithHttp();

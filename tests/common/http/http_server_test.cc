@@ -170,6 +170,30 @@ TEST_F(HttpServerTest, AllBodiesTogetherHaveABound) {
               StartsWith("HTTP/1.1 200 "));
 }
 
+TEST_F(HttpServerTest, WhoHasMostOfAllBodiesMakesRoomForOthers) {
+  HttpServerOptions options{.limits = {.receiving_bytes = 1000}};
+  options.client_of = [](const HttpRequest& head) { return *head.Find("Who"); };
+  Start(std::move(options));
+  const auto head = [](const std::string& who) {
+    return "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 500\r\nWho: " + who + "\r\n\r\n";
+  };
+  RawHttp greedy(server_->port());
+  greedy.Send(head("greedy") + std::string(450, 'x'));
+  RawHttp again(server_->port());
+  again.Send(head("greedy") + std::string(499, 'x'));
+  RawHttp modest(server_->port());
+  modest.Send(head("modest") + std::string(499, 'x'));
+  // Whichever came in which order.
+  ASSERT_TRUE(Eventually([&] { return server_->counts().answers_by_class[5] == 1; }));
+  modest.Send("x");
+  EXPECT_THAT(modest.ReadTo("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  greedy.Send(std::string(50, 'x'));
+  again.Send("x");
+  EXPECT_THAT(greedy.ReadTo("\r\n\r\n") + again.ReadTo("\r\n\r\n"),
+              AllOf(HasSubstr("HTTP/1.1 200 "), HasSubstr("HTTP/1.1 503 "),
+                    HasSubstr("Retry-After: 1\r\n")));
+}
+
 TEST_F(HttpServerTest, PagesMayAskFromOriginsThatAreAllowed) {
   HttpServerOptions options;
   options.allow_origin = [](const std::string& origin, const std::string& host) {
