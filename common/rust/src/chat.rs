@@ -51,9 +51,7 @@ impl Chat {
     fn compile(sources: Vec<(String, String)>, tokens: SpecialTokens) -> Outcome<Self> {
         let mut environment = jinja::environment();
         for (name, source) in sources {
-            environment
-                .add_template_owned(name, jinja::adapt(&source))
-                .map_err(|error| Failure::invalid(jinja::describe(&error)))?;
+            jinja::add(&mut environment, name, &source).map_err(Failure::invalid)?;
         }
         let mut chat = Chat { environment, tokens, content_in_parts: false };
         chat.content_in_parts = !chat.shows_probe(false) && chat.shows_probe(true);
@@ -64,8 +62,7 @@ impl Chat {
         let message = Message { role: "user", content: PROBE, fields_json: "" };
         let Ok(message) = message_value(&message, in_parts) else { return false };
         let context = self.context(vec![message], true, 0.0, Map::new());
-        let template = self.environment.get_template(DEFAULT);
-        template.and_then(|found| found.render(context)).is_ok_and(|text| text.contains(PROBE))
+        self.render_as(DEFAULT, context).is_ok_and(|text| text.contains(PROBE))
     }
 
     pub fn render(&self, request: &Request) -> Outcome<String> {
@@ -82,10 +79,12 @@ impl Chat {
             .collect();
         let context =
             self.context(messages?, request.add_generation_prompt, request.unix_time, variables);
-        self.environment
-            .get_template(name)
-            .and_then(|template| template.render(context))
-            .map_err(|error| Failure::invalid(jinja::describe(&error)))
+        self.render_as(name, context).map_err(Failure::invalid)
+    }
+
+    fn render_as(&self, name: &str, context: Value) -> Result<String, String> {
+        let template = self.environment.get_template(name).map_err(|error| error.to_string())?;
+        jinja::render(&template, context)
     }
 
     /// The variables that a template sees. Absent ones stay undefined, which templates test for,

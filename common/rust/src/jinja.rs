@@ -4,10 +4,13 @@
 //! and `lipsum` and the test `callable` do not exist. `~` joins a list or an object as JSON, `%` and
 //! `//` by a negative number give another result, a slice that goes backwards to an end has an
 //! element more, and `and` of constants gives False where the first is false.
+//! Nothing bounds the memory of what a template keeps in variables, nor how deep it is.
 
+use minijinja::machinery::WhitespaceConfig;
 use minijinja::value::{from_args, Kwargs, Value, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, State};
+use minijinja::{Environment, Error, ErrorKind, State, Template};
 
+use crate::jinja_bounds::{check_source, BoundedText};
 use crate::python_json;
 use crate::python_text;
 use crate::strftime;
@@ -19,10 +22,13 @@ pub const TIME_VARIABLE: &str = "baton_unix_time";
 /// hundred thousand.
 const FUEL: u64 = 10_000_000;
 
+const WHITESPACE: WhitespaceConfig =
+    WhitespaceConfig { keep_trailing_newline: false, lstrip_blocks: true, trim_blocks: true };
+
 pub fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
+    environment.set_trim_blocks(WHITESPACE.trim_blocks);
+    environment.set_lstrip_blocks(WHITESPACE.lstrip_blocks);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     minijinja_contrib::add_to_environment(&mut environment);
     environment.set_unknown_method_callback(python_text::call_method);
@@ -41,8 +47,26 @@ pub fn environment() -> Environment<'static> {
     environment
 }
 
+/// Adds a template of this source, which is bounded.
+pub fn add(
+    environment: &mut Environment<'static>,
+    name: String,
+    source: &str,
+) -> Result<(), String> {
+    let source = adapt(source);
+    check_source(&source, WHITESPACE)?;
+    environment.add_template_owned(name, source).map_err(|error| describe(&error))
+}
+
+/// What `template` writes, which is bounded.
+pub fn render(template: &Template, context: Value) -> Result<String, String> {
+    let mut text = BoundedText::default();
+    template.render_captured_to(context, &mut text).map_err(|error| describe(&error))?;
+    String::from_utf8(text.bytes).map_err(|error| error.to_string())
+}
+
 /// A source that minijinja reads as jinja2 reads the original.
-pub fn adapt(source: &str) -> String {
+fn adapt(source: &str) -> String {
     // Every kind of line end is a newline to jinja2, in text and in the strings of tags.
     without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"))
 }
@@ -73,7 +97,7 @@ fn without_generation_tags(source: &str) -> String {
 }
 
 /// The innermost message of an error: what raise_exception said, or what went wrong and where.
-pub fn describe(error: &Error) -> String {
+fn describe(error: &Error) -> String {
     if error.kind() == ErrorKind::OutOfFuel {
         return format!("the chat template needs more than {FUEL} steps");
     }

@@ -9,6 +9,7 @@ mod files;
 mod guide;
 mod guide_ffi;
 mod jinja;
+mod jinja_bounds;
 mod prefix_space;
 mod python_json;
 mod python_text;
