@@ -59,7 +59,6 @@ Router::Router(Parts parts)
       clock_(parts.clock),
       probe_(parts.metrics),
       budget_(static_cast<size_t>(options_.max_inflight_bytes)),
-      lines_(options_.tenants),
       timers_(clock_),
       directory_([this] {
         DirectoryOptions directory = DirectoryOptionsOf(options_, server_options_);
@@ -85,7 +84,6 @@ Router::Router(Parts parts)
                .timers = &timers_,
                .pool = &pool_,
                .budget = &budget_,
-               .lines = &lines_,
                .probe = &probe_,
                .registry = &registry_,
                .eos_log = eos_log_.get(),

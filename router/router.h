@@ -18,7 +18,6 @@
 #include "router/edge/byte_budget.h"
 #include "router/edge/origin_rules.h"
 #include "router/edge/served_model.h"
-#include "router/edge/tenant_lines.h"
 #include "router/edge/work_pool.h"
 #include "router/model_service.h"
 #include "router/openai/openai_front.h"
@@ -95,7 +94,6 @@ class Router final {
 
   RouterProbe probe_;
   ByteBudget budget_;
-  TenantLines lines_;
   FlowRegistry registry_;
   base::TimerQueue timers_;
   std::shared_ptr<WorkerDirectory> directory_;

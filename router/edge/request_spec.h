@@ -13,7 +13,6 @@
 #include "common/sample/params.h"
 #include "common/text/chat_template.h"
 #include "router/edge/byte_budget.h"
-#include "router/edge/tenant_lines.h"
 
 namespace baton {
 
@@ -60,9 +59,6 @@ struct RequestSpec {
   // Of what all requests may hold: its message, then its prompt. Shared by the specs of several
   // answers, and given back as each ends; null: nothing is held.
   std::shared_ptr<ByteBudget::Share> held;
-  // What it counts for among those of its tenant that wait, until its first answer has a place;
-  // null: for nothing.
-  std::shared_ptr<TenantLines::Share> in_line;
 
   // Whether answers are ranked at their end, before any is given.
   bool ranked() const { return best < answers; }

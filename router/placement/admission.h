@@ -36,8 +36,8 @@ class Admission final {
   ~Admission();
 
   // Refuses a new request with RESOURCE_EXHAUSTED, QUEUE_FULL and RetryInfo when
-  // max_num_queued_reqs wait already. Then one of a tenant that has more there may have to leave
-  // for it, with the same error.
+  // max_num_queued_reqs wait already, or as many of its tenant as may. At the bound of all, one of
+  // a tenant that has more there may have to leave for it, with the same error.
   absl::Status Enqueue(Waiter waiter);
   void Remove(uint64_t id);
 

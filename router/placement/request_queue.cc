@@ -22,16 +22,32 @@ constexpr size_t kMaxForPrefill = 256;
 // Tenants with nothing here whose debt is remembered.
 constexpr size_t kMaxIdle = 1024;
 
-absl::Status QueueFull(const std::string& tenant, int32_t have, int32_t limit) {
+absl::Status QueueFull(const std::string& tenant, int32_t have, int32_t limit,
+                       const std::string& what) {
   return MakeError(
       absl::StatusCode::kResourceExhausted,
       {.reason = Reason::kQueueFull,
        .values = {{"tenant", tenant}, {"have", absl::StrCat(have)}, {"limit", absl::StrCat(limit)}},
        .retry_after = kRetryAfter},
-      absl::StrCat(have, " requests wait already and the limit is ", limit, "; try again later"));
+      absl::StrCat(have, " requests ", what, " and the limit is ", limit, "; try again later"));
 }
 
 }  // namespace
+
+absl::Status RequestQueue::CheckBounds(const Waiting& waiting) const {
+  if (!waiting.is_new) return absl::OkStatus();
+  const auto line = lines_.find(waiting.tenant);
+  const int32_t mine = line == lines_.end() ? 0 : line->second.new_waiting;
+  const int32_t most = rules_.Of(waiting.tenant).max_queued;
+  if (most > 0 && mine + waiting.answers > most) {
+    return QueueFull(waiting.tenant, mine, most,
+                     absl::StrCat("of tenant '", waiting.tenant, "' wait already"));
+  }
+  if (new_waiting_ + waiting.answers > max_new_) {
+    return QueueFull(waiting.tenant, new_waiting_, max_new_, "wait already");
+  }
+  return absl::OkStatus();
+}
 
 RequestQueue::Line& RequestQueue::LineOf(const std::string& tenant) {
   const auto found = lines_.find(tenant);
@@ -40,9 +56,7 @@ RequestQueue::Line& RequestQueue::LineOf(const std::string& tenant) {
 }
 
 absl::Status RequestQueue::Add(Waiting waiting) {
-  if (waiting.is_new && new_waiting_ + waiting.answers > max_new_) {
-    return QueueFull(waiting.tenant, new_waiting_, max_new_);
-  }
+  BATON_RETURN_IF_ERROR(CheckBounds(waiting));
   Line& line = LineOf(waiting.tenant);
   if (line.waiting.empty()) line.counter.LiftTo(Level());
   const Turn turn(waiting.arrived, waiting.id);
@@ -58,6 +72,8 @@ std::optional<RequestQueue::Displaced> RequestQueue::MakeRoomFor(const Waiting& 
   if (!waiting.is_new || lacking <= 0) return std::nullopt;
   const auto mine = lines_.find(waiting.tenant);
   const int32_t have = mine == lines_.end() ? 0 : mine->second.new_waiting;
+  const int32_t most = rules_.Of(waiting.tenant).max_queued;
+  if (most > 0 && have + waiting.answers > most) return std::nullopt;
   const auto longest = std::ranges::max_element(
       lines_, {}, [](const auto& named) { return named.second.new_waiting; });
   Line* const line = &longest->second;

@@ -45,11 +45,11 @@ class RequestQueue final {
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
 
-  // Refuses a new request with RESOURCE_EXHAUSTED, QUEUE_FULL and RetryInfo at the bound of all.
-  // That of its tenant is the door's (TenantLines).
+  // Refuses a new request with RESOURCE_EXHAUSTED, QUEUE_FULL and RetryInfo at the bound of all,
+  // and at that of its tenant.
   absl::Status Add(Waiting waiting);
-  // When the bound of all is in the way of `waiting`, takes out the last new request of the tenant
-  // with the longest line, if that still has no less than the tenant of `waiting` will have
+  // When only the bound of all is in the way of `waiting`, takes out the last new request of the
+  // tenant with the longest line, if that still has no less than the tenant of `waiting` will have
   // when there is room for it. So no tenant can fill the queue against others. To be called until
   // it takes nothing.
   struct Displaced {
@@ -191,6 +191,7 @@ class RequestQueue final {
   };
 
   Line& LineOf(const std::string& tenant);
+  absl::Status CheckBounds(const Waiting& waiting) const;
   // Takes a request out and returns who stood behind it.
   std::map<Turn, Queued>::iterator Erase(Line* line, std::map<Turn, Queued>::iterator at);
   // Tries the next request of a line, if it may go where nobody ahead could.

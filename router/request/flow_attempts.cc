@@ -10,7 +10,6 @@ namespace baton {
 void RequestFlow::OpenAttempt(Placement placement) {
   ++attempts_;
   if (!std::exchange(tried_, true)) {
-    spec_.in_line.reset();
     const bool asked = spec_.eos_steps || spec_.predict_every > 0 || logged_;
     if (!spec_.beams.on()) watched_ = context_->probe->eos().Watch(asked);
   }

@@ -17,7 +17,6 @@
 #include "router/edge/byte_budget.h"
 #include "router/edge/request_spec.h"
 #include "router/edge/served_model.h"
-#include "router/edge/tenant_lines.h"
 #include "router/edge/work_pool.h"
 #include "router/page/request_report.h"
 #include "router/placement/admission.h"
@@ -70,7 +69,6 @@ struct FlowContext {
   base::TimerQueue* timers;
   WorkPool* pool;
   ByteBudget* budget;
-  TenantLines* lines;
   RouterProbe* probe;
   FlowRegistry* registry;
   EosLog* eos_log;                   // null: off

@@ -169,9 +169,8 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
     trace_.reset();
   }
   // A late event of a stream may keep this flow for longer than the router, and so the router's
-  // budgets.
+  // budget.
   spec_.held.reset();
-  spec_.in_line.reset();
   if (part_ != nullptr) return part_->Book(std::move(figures));
   context_->probe->RequestEnded(figures);
   context_->registry->Remove(spec_.request_id);

@@ -46,10 +46,6 @@ void RequestIntake::Receive(ArrivedRequest request) {
                   .held = std::move(held).value(),
                   .trace = std::move(trace)};
   if (request.bytes <= kReadHere) return Accept(std::move(arrival), request.read());
-  // How many answers it wants is not known before it is read.
-  if (absl::Status full = StandInLine(1, &arrival); !full.ok()) {
-    return Refuse(full, arrival.sink.get(), arrival.trace.get());
-  }
   ReceiveOnPool(std::make_shared<Arrival>(std::move(arrival)), request.bytes,
                 std::move(request.read));
 }
@@ -111,18 +107,6 @@ absl::Status RequestIntake::HoldForAnswers(const RequestSpec& spec, Arrival* arr
   return absl::OkStatus();
 }
 
-absl::Status RequestIntake::StandInLine(int32_t requests, Arrival* arrival) {
-  const int32_t more = requests - arrival->in_line.requests();
-  if (more == 0) return absl::OkStatus();
-  absl::StatusOr<TenantLines::Share> taken = context_->lines->Take(arrival->caller.tenant, more);
-  if (!taken.ok()) {
-    context_->probe->QueueRefused();
-    return taken.status();
-  }
-  arrival->in_line.Join(*std::move(taken));
-  return absl::OkStatus();
-}
-
 std::shared_ptr<LiveRequest> RequestIntake::MakeLive(RequestSpec spec, Arrival* arrival) {
   if (spec.answers == 1) {
     return std::make_shared<RequestFlow>(context_, std::move(spec), arrival->sink, arrival->at,
@@ -142,15 +126,12 @@ void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
   absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
   if (spec.ok()) {
     spec->tenant = arrival.caller.tenant;
-    absl::Status room = HoldForAnswers(*spec, &arrival);
-    if (room.ok()) room = StandInLine(spec->answers, &arrival);
-    if (!room.ok()) spec = std::move(room);
+    if (absl::Status held = HoldForAnswers(*spec, &arrival); !held.ok()) spec = std::move(held);
   }
   if (spec.ok()) {
     spec->client = std::move(arrival.caller.client);
     spec->cache_salt = SaltOf(*spec);
     spec->held = std::make_shared<ByteBudget::Share>(std::move(arrival.held));
-    spec->in_line = std::make_shared<TenantLines::Share>(std::move(arrival.in_line));
     const std::string id = spec->request_id;
     const StopParams stop = spec->stop;
     RequestTrace* const trace = arrival.trace.get();  // the flow's, until it begins

@@ -18,7 +18,6 @@
 #include "router/edge/caller.h"
 #include "router/edge/client_sink.h"
 #include "router/edge/request_spec.h"
-#include "router/edge/tenant_lines.h"
 #include "router/request/flow_context.h"
 #include "router/request/request_trace.h"
 #include "router/router_probe.h"
@@ -72,7 +71,6 @@ class RequestIntake final {
     Transport transport = Transport::kGrpc;
     size_t bytes = 0;  // of its message
     ByteBudget::Share held;
-    TenantLines::Share in_line;           // of its tenant
     std::unique_ptr<RequestTrace> trace;  // null: not traced
   };
   // Goes on with it in the client's turn on the pool, unless the client goes before.
@@ -82,8 +80,6 @@ class RequestIntake final {
   absl::StatusOr<RequestSpec> Check(IncomingRequest incoming);
   // Takes what the other answers hold beside the first, or says that there are too many.
   absl::Status HoldForAnswers(const RequestSpec& spec, Arrival* arrival);
-  // Has it count as so many requests in the line of its tenant.
-  absl::Status StandInLine(int32_t requests, Arrival* arrival);
   // The flow of the request, or that of several answers; it takes what it needs of both.
   std::shared_ptr<LiveRequest> MakeLive(RequestSpec spec, Arrival* arrival);
   std::string SaltOf(const RequestSpec& spec) const;

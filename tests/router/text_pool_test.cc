@@ -2,7 +2,6 @@
 // meanwhile.
 #include <gmock/gmock.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -242,39 +241,6 @@ TEST_F(TextPoolTest, FullPoolLeavesRoomToAnotherTenantAndTellsWhoLeft) {
   gate_.Open();
   JoinClients();
   EXPECT_THAT(gate_.seen(), ElementsAre("gate", "stays"));
-}
-
-// Whatever waits there but calls of Tokenize, which will want no place.
-TEST_F(TextPoolTest, WhatATenantHasWaitingCountsAgainstItsBound) {
-  options_.trust_tenant_header = true;
-  options_.tenants.others.max_queued = 2;
-  HoldThePool();
-  std::atomic<int> answered{0};
-  const auto begin = [&](const v1::GenerateRequest& request) {
-    clients_.emplace_back([&, request] { answered += GenerateAs("a", request).ok(); });
-  };
-  clients_.emplace_back([&] { EXPECT_TRUE(TokenizeAs("a", "counts for nothing").ok()); });
-  ASSERT_TRUE(Waiting(1));
-  begin(LargeRequest());
-  begin(Request("waits", 3));
-  ASSERT_TRUE(Waiting(3));
-  for (const auto& more : {LargeRequest(), Request("more", 3)}) {
-    const absl::Status refused = GenerateAs("a", more);
-    EXPECT_EQ(ReasonText(refused), "QUEUE_FULL") << refused;
-    EXPECT_THAT(DetailOf(refused).values, ::testing::IsSupersetOf({::testing::Pair("tenant", "a"),
-                                                                   ::testing::Pair("have", "2"),
-                                                                   ::testing::Pair("limit", "2")}));
-    EXPECT_TRUE(DetailOf(refused).retry_after.has_value());
-  }
-  EXPECT_EQ(Metric("baton_queue_rejections_total"), 2);
-  clients_.emplace_back([&] { EXPECT_TRUE(GenerateAs("b", Request("waits", 3)).ok()); });
-  ASSERT_TRUE(Waiting(4)) << "a's bound is no other's";
-  gate_.Open();
-  JoinClients();
-  EXPECT_EQ(answered, 2);
-  v1::GenerateRequest both = Request("both", 3);
-  both.mutable_spec()->mutable_sampling()->set_n(2);
-  EXPECT_TRUE(GenerateAs("a", both).ok()) << "what has its place counts no longer";
 }
 
 TEST_F(TextPoolTest, MoreIdsThanFitAreRefusedBeforeTheyWait) {

@@ -220,6 +220,22 @@ TEST_F(TenantsQueueTest, WhoWaitsForWorkersOfItsOwnHoldsBackNoOtherTenantForLong
   EXPECT_EQ(tried_, 1 + 3) << "those that want what one ahead waits for are not tried";
 }
 
+TEST_F(TenantsQueueTest, TheBoundOfATenantRefusesItAlone) {
+  Use(100, {.others = {.max_queued = 2}, .named = {{"vip", {.max_queued = 0}}}});
+  Add("a", 100, 2);
+  const absl::Status refused = queue_->Add(Request(102, "a"));
+  EXPECT_EQ(ReasonOf(refused), Reason::kQueueFull);
+  EXPECT_TRUE(DetailOf(refused).retry_after.has_value());
+  EXPECT_THAT(
+      DetailOf(refused).values,
+      ElementsAre(std::pair("tenant", "a"), std::pair("have", "2"), std::pair("limit", "2")));
+  Add("b", 200, 2);
+  Add("vip", 300, 50);
+  RequestQueue::Waiting back = Request(1, "a");
+  back.is_new = false;
+  EXPECT_TRUE(queue_->Add(std::move(back)).ok());
+}
+
 TEST_F(TenantsQueueTest, AFullQueueMakesRoomForWhoHasLessThere) {
   Use(4);
   Add("a", 100, 4);
@@ -233,13 +249,14 @@ TEST_F(TenantsQueueTest, AFullQueueMakesRoomForWhoHasLessThere) {
   EXPECT_THAT(Pass(4), ElementsAre(100, 200, 101, 201));
 }
 
-TEST_F(TenantsQueueTest, RoomIsNotMadeAtTheCostOfWhoComesBack) {
-  Use(3);
+TEST_F(TenantsQueueTest, RoomIsNotMadeInVainNorAtTheCostOfWhoComesBack) {
+  Use(3, {.others = {}, .named = {{"b", {.max_queued = 1}}}});
   Add("b", 200, 1);
   Add("a", 100, 2);
   RequestQueue::Waiting back = Request(300, "a");
   back.is_new = false;
   ASSERT_TRUE(queue_->Add(std::move(back)).ok());
+  EXPECT_EQ(Displaced(201, "b"), std::nullopt) << "b is at its own bound";
   EXPECT_EQ(Displaced(400, "c"), 101u);
 }
 
