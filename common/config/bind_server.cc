@@ -158,7 +158,9 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
                        limits, "requests that may wait for a worker; more are refused")));
   set->Add(With(SizeFlag("max-inflight-bytes", &flags->max_inflight_bytes,
                          {.min = int64_t{1} << 20, .max = int64_t{1} << 40}),
-                limits, "messages and prompts of all requests in flight; more are refused"));
+                limits,
+                "messages, prompts and gathered answers of all requests in flight; more are "
+                "refused"));
   set->Add(
       With(SizeFlag("client-buffer", &flags->client_buffer, {.min = 4096, .max = int64_t{1} << 40}),
            limits, "output held for a client that reads slowly"));

@@ -17,6 +17,7 @@ void ExchangeState::Reply(HttpReply reply) {
   next_ = {.head = Head{.status = reply.status, .headers = std::move(reply.headers), .whole = true},
            .body = std::move(reply.body),
            .end = true};
+  held_ = std::move(reply.held);
   stalled_since_ = clock_->Now();
   Wake();
 }
@@ -114,8 +115,10 @@ void ExchangeState::Left(size_t bytes) {
 }
 
 void ExchangeState::Complete() {
-  std::function<void()> drop;  // what it holds may end with it, outside the lock
+  std::function<void()> drop;  // what these hold may end with them, outside the lock
+  std::shared_ptr<void> held;
   base::MutexLock lock(&mutex_);
+  std::swap(held, held_);
   complete_ = true;
   wake_ = nullptr;
   stalled_since_.reset();
@@ -124,8 +127,10 @@ void ExchangeState::Complete() {
 
 void ExchangeState::Gone() {
   std::function<void()> gone;
+  std::shared_ptr<void> held;  // ends outside the lock
   {
     base::MutexLock lock(&mutex_);
+    std::swap(held, held_);
     gone_ = true;
     wake_ = nullptr;
     stalled_since_.reset();

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -71,6 +72,7 @@ class ExchangeState final {
   size_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes at the connection
   std::optional<base::Instant> stalled_since_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_gone_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<void> held_ ABSL_GUARDED_BY(mutex_);  // of the reply
 };
 
 }  // namespace baton

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,8 @@ struct HttpReply {
   int status = 200;
   HttpHeaders headers;
   std::string body;
+  // Let go of when the client has all of it or is gone; null: nothing.
+  std::shared_ptr<void> held = {};
 };
 
 }  // namespace baton

@@ -142,7 +142,7 @@ std::vector<MetricInfo> RequestMetrics() {
   rows.push_back(Plain(Metric::kRequestBytesInflight, MetricType::kGauge,
                        "baton_request_bytes_inflight", {},
                        "Bytes that requests in flight hold, of --max-inflight-bytes: each its "
-                       "message, then its prompt's ids."));
+                       "message, then its prompt's ids, and what is gathered of its answers."));
   rows.push_back(Plain(Metric::kQueueOldestWait, MetricType::kGauge,
                        "baton_queue_oldest_wait_seconds", {},
                        "How long the request that came first, of those that wait for a first "

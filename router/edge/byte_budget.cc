@@ -7,6 +7,15 @@
 
 namespace baton {
 
+bool ByteBudget::Reserve(size_t bytes, size_t most, size_t* would) {
+  size_t used = used_.load();
+  do {
+    *would = used + bytes;
+    if (*would > most) return false;
+  } while (!used_.compare_exchange_weak(used, *would));
+  return true;
+}
+
 absl::StatusOr<ByteBudget::Share> ByteBudget::Take(size_t bytes) {
   if (bytes > limit_) {
     return MakeError(absl::StatusCode::kInvalidArgument,
@@ -15,18 +24,23 @@ absl::StatusOr<ByteBudget::Share> ByteBudget::Take(size_t bytes) {
                      absl::StrCat("the request has ", bytes, " bytes, and --max-inflight-bytes is ",
                                   limit_, " for all together; send a smaller one"));
   }
-  size_t used = used_.load();
-  do {
-    if (used + bytes <= limit_) continue;
-    return MakeError(
-        absl::StatusCode::kResourceExhausted,
-        {.reason = Reason::kQueueFull,
-         .values = {{"have", absl::StrCat(used + bytes)}, {"limit", absl::StrCat(limit_)}},
-         .retry_after = std::chrono::milliseconds(1000)},
-        absl::StrCat("requests in flight would hold ", used + bytes,
-                     " bytes and --max-inflight-bytes is ", limit_, "; try again later"));
-  } while (!used_.compare_exchange_weak(used, used + bytes));
-  return Share(this, bytes);
+  size_t would = 0;
+  if (Reserve(bytes, limit_, &would)) return Share(this, bytes);
+  return MakeError(
+      absl::StatusCode::kResourceExhausted,
+      {.reason = Reason::kQueueFull,
+       .values = {{"have", absl::StrCat(would)}, {"limit", absl::StrCat(limit_)}},
+       .retry_after = std::chrono::milliseconds(1000)},
+      absl::StrCat("requests in flight would hold ", would, " bytes and --max-inflight-bytes is ",
+                   limit_, "; try again later"));
+}
+
+bool ByteBudget::Grow(size_t bytes, size_t most, Share* share) {
+  size_t would = 0;
+  if (!Reserve(bytes - share->bytes_, most, &would)) return false;
+  share->budget_ = this;
+  share->bytes_ = bytes;
+  return true;
 }
 
 ByteBudget::Share ByteBudget::Add(size_t bytes) {

@@ -25,9 +25,16 @@ class ByteBudget final {
   absl::StatusOr<Share> Take(size_t bytes);
   // Of what is there already and cannot be refused, so that others are while it lasts.
   Share Add(size_t bytes);
+  // `share`, which may be empty, holds `bytes` from now on. False, and as before, where all would
+  // then hold more than `most`.
+  bool Grow(size_t bytes, size_t most, Share* share);
   size_t used() const { return used_.load(); }
+  size_t limit() const { return limit_; }
 
  private:
+  // Adds `bytes` to those in use, unless these would be more than `most` then; tells how many.
+  bool Reserve(size_t bytes, size_t most, size_t* would);
+
   const size_t limit_;
   std::atomic<size_t> used_{0};
 };

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "common/rpc/status_map.h"
 #include "router/edge/request_parse.h"
 
@@ -22,6 +24,14 @@ bool MergeResponses(v1::GenerateResponse* last, v1::GenerateResponse* next) {
 int64_t Nanos(base::Instant instant) { return instant.time_since_epoch().count(); }
 
 }  // namespace
+
+absl::Status SlowClient(size_t buffer_bytes) {
+  return MakeError(
+      absl::StatusCode::kResourceExhausted,
+      {.reason = Reason::kSlowClient, .values = {{"limit", absl::StrCat(buffer_bytes)}}},
+      absl::StrCat("more than ", buffer_bytes,
+                   " bytes wait for the client; read the stream faster"));
+}
 
 void MergePrompt(v1::Prompt* last, v1::Prompt* next) {
   last->mutable_text()->append(next->text());
@@ -121,16 +131,20 @@ void StreamSink::Start(v1::Started started) {
   writer_.Send(std::move(message));
 }
 
-bool StreamSink::Show(v1::Prompt prompt) {
-  v1::GenerateResponse message;
-  *message.mutable_prompt() = std::move(prompt);
-  return writer_.Send(std::move(message));
+absl::Status StreamSink::Send(v1::GenerateResponse message) {
+  return writer_.Send(std::move(message)) ? absl::OkStatus() : SlowClient(options_.buffer_bytes);
 }
 
-bool StreamSink::Append(v1::Delta delta) {
+absl::Status StreamSink::Show(v1::Prompt prompt) {
+  v1::GenerateResponse message;
+  *message.mutable_prompt() = std::move(prompt);
+  return Send(std::move(message));
+}
+
+absl::Status StreamSink::Append(v1::Delta delta) {
   v1::GenerateResponse message;
   *message.mutable_delta() = std::move(delta);
-  return writer_.Send(std::move(message));
+  return Send(std::move(message));
 }
 
 void StreamSink::Predict(v1::EndPrediction prediction) {
@@ -139,10 +153,10 @@ void StreamSink::Predict(v1::EndPrediction prediction) {
   writer_.SendHint(std::move(message));
 }
 
-bool StreamSink::EndAnswer(v1::Final final) {
+absl::Status StreamSink::EndAnswer(v1::Final final) {
   v1::GenerateResponse message;
   *message.mutable_final() = std::move(final);
-  return writer_.Send(std::move(message));
+  return Send(std::move(message));
 }
 
 void StreamSink::FinishHeld(std::vector<HeldAnswer> answers) {
@@ -160,10 +174,10 @@ void StreamSink::Finish(v1::Final final) {
   v1::GenerateResponse message;
   *message.mutable_final() = std::move(final);
   BreakAfterLinger();
-  if (writer_.Send(std::move(message))) {
+  if (const absl::Status sent = Send(std::move(message)); sent.ok()) {
     writer_.Finish(grpc::Status::OK);
   } else {
-    writer_.Abort(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the client is too slow"));
+    writer_.Abort(ToGrpcStatus(sent));
   }
 }
 
@@ -207,21 +221,26 @@ std::shared_ptr<UnarySink> UnarySink::Create(grpc::CallbackServerContext* contex
   return sink;
 }
 
-bool UnarySink::Show(v1::Prompt prompt) {
+absl::Status UnarySink::Show(v1::Prompt prompt) {
+  BATON_RETURN_IF_ERROR(gathered_.Add(BytesHeld(prompt)));
   answers_.Show(std::move(prompt));
-  return true;
+  return absl::OkStatus();
 }
 
-bool UnarySink::Append(v1::Delta delta) {
+absl::Status UnarySink::Append(v1::Delta delta) {
+  BATON_RETURN_IF_ERROR(gathered_.Add(BytesHeld(delta)));
   answers_.Append(std::move(delta));
-  return true;
+  return absl::OkStatus();
 }
 
-void UnarySink::Predict(v1::EndPrediction prediction) { answers_.Predict(std::move(prediction)); }
+// Without room for it the next token ends the request.
+void UnarySink::Predict(v1::EndPrediction prediction) {
+  if (gathered_.Add(BytesHeld(prediction)).ok()) answers_.Predict(std::move(prediction));
+}
 
-bool UnarySink::EndAnswer(v1::Final final) {
+absl::Status UnarySink::EndAnswer(v1::Final final) {
   answers_.End(std::move(final));
-  return true;
+  return absl::OkStatus();
 }
 
 void UnarySink::Finish(v1::Final final) {
@@ -236,10 +255,15 @@ void UnarySink::FinishHeld(std::vector<HeldAnswer> answers) {
 
 void UnarySink::Answer() {
   *response_ = SerializeResponse(answers_.message());
-  answers_ = {};
   held_ = budget_->Add(response_->Length());
+  DropGathered();
   linger_.Begin();
   grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
+}
+
+void UnarySink::DropGathered() {
+  answers_ = {};
+  gathered_.Clear();
 }
 
 void UnarySink::OnDone() {
@@ -249,6 +273,7 @@ void UnarySink::OnDone() {
 }
 
 void UnarySink::Fail(const absl::Status& status) {
+  DropGathered();
   grpc::ServerUnaryReactor::Finish(ToGrpcStatus(status));
 }
 

@@ -16,6 +16,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "router/edge/byte_budget.h"
+#include "router/edge/gathered_bytes.h"
 #include "router/edge/linger.h"
 
 namespace baton {
@@ -28,19 +29,19 @@ struct HeldAnswer {
 
 // Where the output of one answer goes. Calls come from one thread at a time and in this order:
 // Start, any number of Show, any number of Append and Predict, then one Finish, FinishHeld or
-// Fail. None of
-// them waits for the client.
+// Fail. None of them waits for the client.
 class AnswerSink {
  public:
   virtual ~AnswerSink() = default;
   // `gone` is called once when the client cancelled or was lost, perhaps before Attach returns.
   virtual void Attach(std::function<void()> gone) = 0;
   virtual void Start(v1::Started started) = 0;
-  // A piece of the prompt. False as with Append.
-  virtual bool Show(v1::Prompt prompt) = 0;
-  // False when more than the client buffer waits for the client; the delta is then lost.
-  virtual bool Append(v1::Delta delta) = 0;
-  // Of a client that reads slowly it may be lost.
+  // A piece of the prompt. Refused as by Append.
+  virtual absl::Status Show(v1::Prompt prompt) = 0;
+  // Refused, and the delta is lost: SLOW_CLIENT when more than the client buffer waits for the
+  // client, and of what is gathered for it as GatheredBytes has it.
+  virtual absl::Status Append(v1::Delta delta) = 0;
+  // Where there is no room for it, or the client reads slowly, it may be lost.
   virtual void Predict(v1::EndPrediction prediction) = 0;
   virtual void Finish(v1::Final final) = 0;
   // In place of all after Start: all answers at once, in their order and at least one. However
@@ -56,8 +57,8 @@ class AnswerSink {
 // messages have their index, EndAnswer takes each Final but the last, and Finish that one.
 class ClientSink : public AnswerSink {
  public:
-  // One of several answers ended, and others go on. False as from Append.
-  virtual bool EndAnswer(v1::Final final) = 0;
+  // One of several answers ended, and others go on. Refused as by Append.
+  virtual absl::Status EndAnswer(v1::Final final) = 0;
 };
 
 // Tells one owner that the client is gone, whichever of the two is known first. Thread-safe.
@@ -90,10 +91,10 @@ class StreamSink final : public ClientSink,
 
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
   void Start(v1::Started started) override;
-  bool Show(v1::Prompt prompt) override;
-  bool Append(v1::Delta delta) override;
+  absl::Status Show(v1::Prompt prompt) override;
+  absl::Status Append(v1::Delta delta) override;
   void Predict(v1::EndPrediction prediction) override;
-  bool EndAnswer(v1::Final final) override;
+  absl::Status EndAnswer(v1::Final final) override;
   void Finish(v1::Final final) override;
   void FinishHeld(std::vector<HeldAnswer> answers) override;
   void Fail(const absl::Status& status) override;
@@ -105,6 +106,7 @@ class StreamSink final : public ClientSink,
 
  private:
   StreamSink(grpc::CallbackServerContext* context, StreamSinkOptions options);
+  absl::Status Send(v1::GenerateResponse message);
   void Write(const v1::GenerateResponse& message);
   void BreakAfterLinger();
 
@@ -138,17 +140,17 @@ class AnswerCollector final {
 // The sink of GenerateOnce, which answers with everything in one message.
 class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
  public:
-  // The answer counts in `budget` from the request's end until the client has it.
+  // The answer counts in `budget` while it grows and until the client has it.
   static std::shared_ptr<UnarySink> Create(grpc::CallbackServerContext* context,
                                            grpc::ByteBuffer* response, const LingerOptions& linger,
                                            ByteBudget* budget);
 
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
   void Start(v1::Started started) override { answers_.Start(std::move(started)); }
-  bool Show(v1::Prompt prompt) override;
-  bool Append(v1::Delta delta) override;
+  absl::Status Show(v1::Prompt prompt) override;
+  absl::Status Append(v1::Delta delta) override;
   void Predict(v1::EndPrediction prediction) override;
-  bool EndAnswer(v1::Final final) override;
+  absl::Status EndAnswer(v1::Final final) override;
   void Finish(v1::Final final) override;
   void FinishHeld(std::vector<HeldAnswer> answers) override;
   void Fail(const absl::Status& status) override;
@@ -160,17 +162,22 @@ class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
  private:
   UnarySink(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
             const LingerOptions& linger, ByteBudget* budget)
-      : response_(response), linger_(context, linger), budget_(budget) {}
+      : response_(response), linger_(context, linger), budget_(budget), gathered_(budget) {}
   void Answer();
+  void DropGathered();
 
   grpc::ByteBuffer* const response_;
   Linger linger_;
   ByteBudget* const budget_;
-  ByteBudget::Share held_;  // of the answer
+  ByteBudget::Share held_;  // of the answer once it is whole
   AnswerCollector answers_;
+  GatheredBytes gathered_;  // of answers_
   GoneSignal gone_;
   std::shared_ptr<UnarySink> self_;
 };
+
+// What a client that reads too slowly is told, of which more than `buffer_bytes` would wait.
+absl::Status SlowClient(size_t buffer_bytes);
 
 // Appends `next` to `last`; both are of consecutive tokens.
 void MergePrompt(v1::Prompt* last, v1::Prompt* next);

@@ -188,8 +188,12 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
     trace = ContextOfHeaders(head.FindAll(kTraceparentHeader), head.FindAll(kTracestateHeader));
   }
   const auto body = std::make_shared<const std::string>(exchange->TakeBody());
-  const auto sink = OpenAiSink::Create(std::move(exchange), api, request_id, context_->clock,
-                                       [probe = context_->probe] { probe->PredictionsDropped(1); });
+  const auto sink = OpenAiSink::Create(
+      std::move(exchange), api, request_id,
+      {.clock = context_->clock,
+       .budget = context_->budget,
+       .buffer_bytes = static_cast<size_t>(context_->options.client_buffer),
+       .prediction_dropped = [probe = context_->probe] { probe->PredictionsDropped(1); }});
   const base::Instant now = context_->clock->Now();
   intake_->Receive({.transport = Transport::kHttp,
                     .at = now,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "router/openai/openai_error.h"
 
 namespace baton {
@@ -38,22 +39,20 @@ std::string ShownNames(const std::vector<std::string>& names) {
 
 std::shared_ptr<OpenAiSink> OpenAiSink::Create(std::shared_ptr<HttpExchange> exchange,
                                                OpenAiApi api, std::string request_id,
-                                               const base::Clock* clock,
-                                               std::function<void()> prediction_dropped) {
-  std::shared_ptr<OpenAiSink> sink(new OpenAiSink(std::move(exchange), api, std::move(request_id),
-                                                  clock, std::move(prediction_dropped)));
+                                               OpenAiSinkOptions options) {
+  std::shared_ptr<OpenAiSink> sink(
+      new OpenAiSink(std::move(exchange), api, std::move(request_id), std::move(options)));
   sink->exchange_->OnGone([gone = sink->gone_] { gone->Fire(); });
   return sink;
 }
 
 OpenAiSink::OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
-                       std::string request_id, const base::Clock* clock,
-                       std::function<void()> prediction_dropped)
+                       std::string request_id, OpenAiSinkOptions options)
     : exchange_(std::move(exchange)),
-      clock_(clock),
-      prediction_dropped_(std::move(prediction_dropped)),
-      facts_{.api = api, .shape = {}, .created = static_cast<int64_t>(clock->UnixNow())},
-      request_id_(std::move(request_id)) {}
+      options_(std::move(options)),
+      facts_{.api = api, .shape = {}, .created = static_cast<int64_t>(options_.clock->UnixNow())},
+      request_id_(std::move(request_id)),
+      gathered_(options_.budget) {}
 
 void OpenAiSink::SetShape(const OpenAiShape& shape, const std::vector<std::string>& ignored) {
   facts_.shape = shape;
@@ -69,7 +68,7 @@ HttpHeaders OpenAiSink::Headers(std::string_view content_type) const {
 
 bool OpenAiSink::ReadsSlowly() const {
   const auto since = StalledSince();
-  return since && clock_->Now() - *since > kPrompt;
+  return since && options_.clock->Now() - *since > kPrompt;
 }
 
 bool OpenAiSink::Write(std::string events) {
@@ -90,17 +89,22 @@ void OpenAiSink::Start(v1::Started started) {
   if (!facts_.shape.stream) whole_.Start(std::move(started));
 }
 
-bool OpenAiSink::Show(v1::Prompt prompt) {
+absl::Status OpenAiSink::SendEvents(std::string events) {
+  return Write(std::move(events)) ? absl::OkStatus() : SlowClient(options_.buffer_bytes);
+}
+
+absl::Status OpenAiSink::Show(v1::Prompt prompt) {
   if (!facts_.shape.stream) {
+    BATON_RETURN_IF_ERROR(gathered_.Add(BytesHeld(prompt)));
     whole_.Show(std::move(prompt));
-    return true;
+    return absl::OkStatus();
   }
   if (!prompt.token_ids().empty()) {
     held_prompt_ = std::move(prompt);
-    return true;
+    return absl::OkStatus();
   }
   std::string events = HeldPrompt();
-  return Write(std::move(events) + writer_->PromptEvent(prompt));
+  return SendEvents(std::move(events) + writer_->PromptEvent(prompt));
 }
 
 std::string OpenAiSink::HeldPrompt() {
@@ -109,28 +113,30 @@ std::string OpenAiSink::HeldPrompt() {
   return writer_->PromptEvent(prompt);
 }
 
-bool OpenAiSink::Append(v1::Delta delta) {
+absl::Status OpenAiSink::Append(v1::Delta delta) {
   if (facts_.shape.stream) {
     std::string events = HeldPrompt();
-    return Write(std::move(events) + writer_->DeltaEvent(delta));
+    return SendEvents(std::move(events) + writer_->DeltaEvent(delta));
   }
+  BATON_RETURN_IF_ERROR(gathered_.Add(BytesHeld(delta)));
   whole_.Append(std::move(delta));
-  return true;
+  return absl::OkStatus();
 }
 
 void OpenAiSink::Predict(v1::EndPrediction prediction) {
   if (!facts_.shape.extension) return;
   if (!facts_.shape.stream) {
-    whole_.Predict(std::move(prediction));
+    // Without room for it the next token ends the request.
+    if (gathered_.Add(BytesHeld(prediction)).ok()) whole_.Predict(std::move(prediction));
   } else if (ReadsSlowly() || !Write(writer_->PredictionEvent(prediction))) {
-    prediction_dropped_();
+    options_.prediction_dropped();
   }
 }
 
-bool OpenAiSink::EndAnswer(v1::Final final) {
-  if (facts_.shape.stream) return Write(writer_->EndEvent(final));
+absl::Status OpenAiSink::EndAnswer(v1::Final final) {
+  if (facts_.shape.stream) return SendEvents(writer_->EndEvent(final));
   whole_.End(std::move(final));
-  return true;
+  return absl::OkStatus();
 }
 
 void OpenAiSink::Finish(v1::Final final) {
@@ -164,12 +170,21 @@ void OpenAiSink::WriteLast(const std::string& events) {
 }
 
 void OpenAiSink::ReplyWhole() {
-  exchange_->Reply({.status = 200,
-                    .headers = Headers("application/json"),
-                    .body = writer_->Whole(whole_.message())});
+  HttpReply reply{.status = 200,
+                  .headers = Headers("application/json"),
+                  .body = writer_->Whole(whole_.message())};
+  reply.held = std::make_shared<ByteBudget::Share>(options_.budget->Add(reply.body.size()));
+  DropGathered();
+  exchange_->Reply(std::move(reply));
+}
+
+void OpenAiSink::DropGathered() {
+  whole_ = {};
+  gathered_.Clear();
 }
 
 void OpenAiSink::Fail(const absl::Status& status) {
+  DropGathered();
   const OpenAiNames& names = facts_.shape.names;
   if (!begun_) {
     HttpReply reply = OpenAiErrorReply(status, facts_.api, names);

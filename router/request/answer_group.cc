@@ -10,11 +10,6 @@
 namespace baton {
 namespace {
 
-absl::Status SlowClient() {
-  return MakeError(absl::StatusCode::kResourceExhausted, {.reason = Reason::kSlowClient},
-                   "the end of an answer found no room; read the stream faster");
-}
-
 // The prompt counts once, with the first of the answers that are given.
 void CountPrompt(const v1::Usage& total, v1::Final* final) {
   const bool first = final->index() == 0;
@@ -35,7 +30,8 @@ AnswerGroup::AnswerGroup(FlowContext* context, Request request)
       trace_(request.trace != nullptr ? std::optional(request.trace->context()) : std::nullopt),
       first_(std::move(request.spec)),
       first_trace_(std::move(request.trace)),
-      roll_(first_.answers) {
+      roll_(first_.answers),
+      gathered_(context->budget) {
   if (first_.ranked()) held_.emplace(first_.answers);
 }
 
@@ -95,13 +91,14 @@ void AnswerGroup::Start(int32_t index, v1::Started started) {
   if (index == 0 && !roll_.failure()) sink_->Start(std::move(started));
 }
 
-bool AnswerGroup::Append(int32_t index, v1::Delta delta) {
+absl::Status AnswerGroup::Append(int32_t index, v1::Delta delta) {
   base::MutexLock lock(&mutex_);
-  if (roll_.failure()) return true;
+  if (roll_.failure()) return absl::OkStatus();
   delta.set_index(index);
   if (!held_) return sink_->Append(std::move(delta));
+  BATON_RETURN_IF_ERROR(gathered_.Add(BytesHeld(delta)));
   held_->Append(std::move(delta));
-  return true;
+  return absl::OkStatus();
 }
 
 void AnswerGroup::Predict(int32_t index, v1::EndPrediction prediction) {
@@ -142,7 +139,7 @@ void AnswerGroup::Account(int32_t index, const v1::Usage& usage) {
 }
 
 void AnswerGroup::Finish(int32_t index, const RequestFigures& figures, v1::Final final) {
-  bool taken = true;
+  absl::Status taken;
   {
     base::MutexLock lock(&mutex_);
     roll_.Over(index, figures);
@@ -161,7 +158,7 @@ void AnswerGroup::Finish(int32_t index, const RequestFigures& figures, v1::Final
       }
     }
   }
-  if (!taken) EndAll(SlowClient(), FinishReason::kError);
+  if (!taken.ok()) EndAll(taken, FinishReason::kError);
   ConcludeIfOver();
 }
 
@@ -223,6 +220,9 @@ void AnswerGroup::ConcludeIfOver() {
   } else {
     sink_->FinishHeld(std::move(best));
   }
+  base::MutexLock lock(&mutex_);
+  held_.reset();
+  gathered_.Clear();
 }
 
 }  // namespace baton

@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/trace/trace_context.h"
 #include "router/edge/client_sink.h"
+#include "router/edge/gathered_bytes.h"
 #include "router/edge/request_spec.h"
 #include "router/request/answer_roll.h"
 #include "router/request/flow_context.h"
@@ -61,7 +62,7 @@ class AnswerGroup final : public LiveRequest, public std::enable_shared_from_thi
 
   // What the flows say, by the index of their answer.
   void Start(int32_t index, v1::Started started);
-  bool Append(int32_t index, v1::Delta delta);
+  absl::Status Append(int32_t index, v1::Delta delta);
   void Predict(int32_t index, v1::EndPrediction prediction);
   void Begun(const RequestSpec& spec, const std::optional<WorkerKey>& decode);
   void Finish(int32_t index, const RequestFigures& figures, v1::Final final);
@@ -100,6 +101,7 @@ class AnswerGroup final : public LiveRequest, public std::enable_shared_from_thi
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;
   bool any_failed_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<HeldAnswers> held_ ABSL_GUARDED_BY(mutex_);  // of answers that are ranked
+  GatheredBytes gathered_ ABSL_GUARDED_BY(mutex_);           // of held_
   std::optional<v1::Final> last_ ABSL_GUARDED_BY(mutex_);    // of the answer that ended last
   v1::Usage usage_ ABSL_GUARDED_BY(mutex_);                  // of all that ended
 };

@@ -24,8 +24,8 @@ class AnswerPart final : public AnswerSink {
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
   void Start(v1::Started started) override { group_->Start(index_, std::move(started)); }
   // The prompt is told beside a single answer only, which has no part.
-  bool Show(v1::Prompt /*prompt*/) override { return true; }
-  bool Append(v1::Delta delta) override { return group_->Append(index_, std::move(delta)); }
+  absl::Status Show(v1::Prompt /*prompt*/) override { return absl::OkStatus(); }
+  absl::Status Append(v1::Delta delta) override { return group_->Append(index_, std::move(delta)); }
   void Predict(v1::EndPrediction prediction) override {
     group_->Predict(index_, std::move(prediction));
   }

@@ -67,11 +67,8 @@ void RequestFlow::Finish(const OutputEnd& end) {
   if (!rest.empty()) {
     v1::Delta delta;
     delta.set_text(rest);
-    if (!sink_->Append(std::move(delta))) {
-      return Fail(MakeError(absl::StatusCode::kResourceExhausted, {.reason = Reason::kSlowClient},
-                            "the end of the text found no room; read the stream faster"),
-                  FinishReason::kError);
-    }
+    const absl::Status taken = sink_->Append(std::move(delta));
+    if (!taken.ok()) return Fail(taken, FinishReason::kError);
   }
   // It may end before a decode worker has its prompt; then the others wait no longer.
   if (part_ != nullptr) part_->Begun(spec_, std::nullopt);

@@ -17,7 +17,8 @@ void RequestFlow::ShowPrompt(std::string text) {
   if (spec_.prompt_logprobs) {
     FillText(*context_->model.tokenizer, spec_.prompt.front(), prompt.add_logprobs());
   }
-  if (!sink_->Show(std::move(prompt))) FailAsSlow();
+  const absl::Status taken = sink_->Show(std::move(prompt));
+  if (!taken.ok()) Fail(taken, FinishReason::kError);
 }
 
 bool RequestFlow::TakeScores(const PlacedScores& scores) {
@@ -34,9 +35,9 @@ bool RequestFlow::TakeScores(const PlacedScores& scores) {
     FillLogprobs({.token = token, .logprob = score.logprob, .top_logprobs = score.top_logprobs},
                  *context_->model.tokenizer, prompt.add_logprobs());
   }
-  if (sink_->Show(std::move(prompt))) return true;
-  FailAsSlow();
-  return false;
+  const absl::Status taken = sink_->Show(std::move(prompt));
+  if (!taken.ok()) Fail(taken, FinishReason::kError);
+  return taken.ok();
 }
 
 }  // namespace baton

@@ -123,7 +123,8 @@ void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
     FillLogprobs(token.token, *context_->model.tokenizer, delta.add_logprobs());
   }
   if (spec_.eos_steps) FillEosStep(token, delta.add_eos_steps());
-  if (!sink_->Append(std::move(delta))) FailAsSlow();
+  const absl::Status taken = sink_->Append(std::move(delta));
+  if (!taken.ok()) Fail(taken, FinishReason::kError);
 }
 
 // Tells the page and the client what the token's worker foresees, the client once per step and
@@ -142,15 +143,6 @@ void RequestFlow::Foresee(const EndEstimate& end) {
   shown_.p50 = end.p50;
   shown_.p90 = end.p90;
   if (watched_ != nullptr) watched_->Foresee(end);
-}
-
-void RequestFlow::FailAsSlow() {
-  Fail(MakeError(absl::StatusCode::kResourceExhausted,
-                 {.reason = Reason::kSlowClient,
-                  .values = {{"limit", absl::StrCat(context_->options.client_buffer)}}},
-                 absl::StrCat("more than ", context_->options.client_buffer,
-                              " bytes wait for the client; read the stream faster")),
-       FinishReason::kError);
 }
 
 void RequestFlow::LogToken(const PlacedToken& token) {

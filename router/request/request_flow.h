@@ -164,7 +164,6 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   void Deliver(const PlacedToken& token, std::string text);
   void Predict(const PlacedToken& token);
   void Foresee(const EndEstimate& end);
-  void FailAsSlow();
   void LogToken(const PlacedToken& token);
   // The answers of a beam search (flow_beams.cc).
   void ApplyToBeams(const AttemptNews& news);

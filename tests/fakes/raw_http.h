@@ -54,11 +54,15 @@ class RawHttp final {
   // The header of an answer and as many bytes of its body.
   std::string ReadAnswer(size_t body_bytes) {
     std::string answer = ReadTo("\r\n\r\n");
-    while (read_.size() < body_bytes && Receive()) {
+    return answer + ReadBytes(body_bytes);
+  }
+  // So many bytes, or what came before the server closed.
+  std::string ReadBytes(size_t bytes) {
+    while (read_.size() < bytes && Receive()) {
     }
-    answer += read_.substr(0, body_bytes);
-    read_.erase(0, body_bytes);
-    return answer;
+    std::string found = read_.substr(0, bytes);
+    read_.erase(0, bytes);
+    return found;
   }
   // Takes what came, and at most so many bytes more; how many there were.
   size_t Take(size_t bytes) {

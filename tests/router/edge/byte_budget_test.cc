@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "common/base/status.h"
+#include "router/edge/gathered_bytes.h"
 
 namespace baton {
 namespace {
@@ -47,6 +48,34 @@ TEST(ByteBudget, SharesAreGivenBackOnceWhereverTheyWereMoved) {
     EXPECT_EQ(budget.used(), 10u);
   }
   EXPECT_EQ(budget.used(), 0u);
+}
+
+TEST(ByteBudget, AShareGrowsUpToALimitOfItsOwn) {
+  ByteBudget budget(100);
+  const ByteBudget::Share other = budget.Add(50);
+  ByteBudget::Share share;
+  EXPECT_TRUE(budget.Grow(10, 75, &share));
+  EXPECT_TRUE(budget.Grow(25, 75, &share));
+  EXPECT_EQ(budget.used(), 75U);
+  EXPECT_FALSE(budget.Grow(26, 75, &share));
+  EXPECT_EQ(budget.used(), 75U) << "a refused share stays as it was";
+  share = {};
+  EXPECT_EQ(budget.used(), 50U);
+}
+
+TEST(GatheredBytes, WhatIsShortTakesNothingAndTheRestWholeSteps) {
+  ByteBudget budget(size_t{1} << 20);
+  GatheredBytes gathered(&budget);
+  EXPECT_TRUE(gathered.Add(65'535).ok());
+  EXPECT_EQ(budget.used(), 0U);
+  EXPECT_TRUE(gathered.Add(1).ok());
+  EXPECT_EQ(budget.used(), 65'536U);
+  EXPECT_TRUE(gathered.Add(65'535).ok());
+  EXPECT_EQ(budget.used(), 65'536U);
+  EXPECT_TRUE(gathered.Add(100'000).ok());
+  EXPECT_EQ(budget.used(), 3 * 65'536U);
+  gathered.Clear();
+  EXPECT_EQ(budget.used(), 0U);
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "baton/v1/inference.pb.h"
+#include "router/edge/byte_budget.h"
+
+namespace baton {
+
+// What one request holds of the byte budget for answers that are gathered, because the client gets
+// them at their end. It takes in steps of 64 KiB, so that what is shorter takes nothing. Not
+// thread-safe.
+class GatheredBytes final {
+ public:
+  // `budget` outlives whatever is taken.
+  explicit GatheredBytes(ByteBudget* budget) : budget_(budget) {}
+
+  // So many more are gathered. LIMIT_EXCEEDED when they would be more than a quarter of the budget,
+  // QUEUE_FULL with RetryInfo when requests in flight would hold more than three quarters of it
+  // together: the last one is for requests that come, which gathered answers never keep out.
+  absl::Status Add(size_t bytes);
+  // They are gone.
+  void Clear();
+
+ private:
+  ByteBudget* const budget_;
+  size_t bytes_ = 0;
+  ByteBudget::Share held_;
+};
+
+// What these hold in memory where they are gathered.
+size_t BytesHeld(const v1::Delta& delta);
+size_t BytesHeld(const v1::Prompt& prompt);
+size_t BytesHeld(const v1::EndPrediction& prediction);
+
+}  // namespace baton
