@@ -84,6 +84,8 @@ class RouterProbe final {
   // The first token of a further answer of a request, which has had its first token.
   void FirstOfFurther() { generated_.Increment(); }
   void NextToken(base::Duration since_last);
+  // So many tokens came at once with the first one, as those of a search.
+  void TokensBeside(int64_t count) { generated_.Increment(static_cast<double>(count)); }
 
   // What the router has done and has to do. A prompt counts when its request ends.
   LoadTotals Load() const;

@@ -34,6 +34,7 @@ void RequestFlow::FinishBeams() {
   timings_.set_ttft_ms(base::Milliseconds(now - arrived_));
   timings_.set_total_ms(timings_.ttft_ms());
   context_->probe->FirstToken(spec_.tenant, now - arrived_);
+  context_->probe->TokensBeside(std::max(0, BeamTokens() - 1));
   HeldAnswers answers(spec_.beams.results);
   for (size_t i = 0; i < beams_.size(); ++i) {
     const BeamResult& beam = beams_[i];
@@ -57,6 +58,12 @@ void RequestFlow::FinishBeams() {
   sink_->FinishHeld(answers.TakeBest(spec_.beams.results));
 }
 
+int32_t RequestFlow::BeamTokens() const {
+  int32_t tokens = 0;
+  for (const BeamResult& beam : beams_) tokens += static_cast<int32_t>(beam.tokens.size());
+  return tokens;
+}
+
 v1::Final RequestFlow::BeamFinal(int32_t index) const {
   const BeamResult& beam = beams_[static_cast<size_t>(index)];
   OutputEnd end = {.reason = beam.reason};
@@ -71,9 +78,7 @@ v1::Final RequestFlow::BeamFinal(int32_t index) const {
     final.mutable_usage()->clear_cached_tokens();
   }
   if (index + 1 == std::ssize(beams_)) {
-    int32_t tokens = 0;
-    for (const BeamResult& one : beams_) tokens += static_cast<int32_t>(one.tokens.size());
-    total.set_completion_tokens(tokens);
+    total.set_completion_tokens(BeamTokens());
     *final.mutable_total_usage() = std::move(total);
   }
   return final;

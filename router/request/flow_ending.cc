@@ -152,9 +152,7 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   }
   figures.prompt_tokens = static_cast<int32_t>(spec_.prompt.size());
   figures.output_tokens = output_ ? output_->size() : 0;
-  for (const BeamResult& beam : beams_) {
-    figures.output_tokens += static_cast<int32_t>(beam.tokens.size());
-  }
+  figures.output_tokens += BeamTokens();
   if (output_) figures.natural_end_step = output_->natural_end_step();
   LogEnd(figures);
   if (trace_ != nullptr) {

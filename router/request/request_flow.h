@@ -168,6 +168,7 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   // The answers of a beam search (flow_beams.cc).
   void ApplyToBeams(const AttemptNews& news);
   void FinishBeams();
+  int32_t BeamTokens() const;  // of all of them
   // The message of one of them, whose place among them is `index`.
   v1::Final BeamFinal(int32_t index) const;
 

@@ -134,12 +134,15 @@ void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
     spec->held = std::make_shared<ByteBudget::Share>(std::move(arrival.held));
     const std::string id = spec->request_id;
     const StopParams stop = spec->stop;
+    // What draws nothing has one token at its worker, which its client did not ask for.
+    const int32_t asked = spec->only_prompt ? 0 : stop.max_tokens;
+    const bool says_how_many = spec->only_prompt || stop.max_tokens > 0;
     RequestTrace* const trace = arrival.trace.get();  // the flow's, until it begins
     std::optional<std::string> name;
     if (trace != nullptr) name = LogName(id, trace);
     const auto live = MakeLive(std::move(spec).value(), &arrival);
     if (context_->registry->Add(id, live)) {
-      if (stop.max_tokens > 0) probe->MaxTokensAsked(stop.max_tokens);
+      if (says_how_many) probe->MaxTokensAsked(asked);
       if (stop.eos_policy != EosPolicy::kHonor) {
         probe->AskedToIgnoreEos(stop.eos_policy);
         if (context_->options.ignore_eos == IgnoreEosRule::kWarn) {

@@ -95,6 +95,9 @@ TEST_F(BeamsTest, OneMessageHasThemAll) {
   ASSERT_EQ(response.further_size(), 1);
   EXPECT_DOUBLE_EQ(response.further(0).final().score(), -1.25);
   EXPECT_EQ(response.further(0).output().text(), TextOf(Expected("hello", 3)));
+  const int32_t tokens = response.further(0).final().total_usage().completion_tokens();
+  EXPECT_EQ(tokens, 6);
+  EXPECT_EQ(Metric("baton_generation_tokens_total{engine"), tokens);
 }
 
 TEST_F(BeamsTest, AReplayBeginsWithThePromptAndFindsTheSame) {

@@ -141,6 +141,8 @@ TEST_F(PromptTest, WithoutTokensOnlyThePromptComes) {
     EXPECT_EQ(decode_[0]->seen().back().stopping().max_tokens(), 1);
   }
   EXPECT_EQ(prefill_[0]->prefill_streams(), 1);
+  EXPECT_EQ(Metric("baton_request_params_max_tokens_sum{engine"), 0);
+  EXPECT_EQ(Metric("baton_request_params_max_tokens_count{engine"), 2);
   v1::GenerateRequest nothing = Request("hello", 1);
   nothing.mutable_spec()->mutable_stop()->set_max_tokens(0);
   EXPECT_EQ(Generate(nothing).status.code(), absl::StatusCode::kInvalidArgument);
