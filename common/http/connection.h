@@ -69,7 +69,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void Answer(HttpReply reply, bool close);
   void AnswerFailure(int status, const std::string& message);
   bool AnswersPreflight(const HttpRequest& request);
-  void WriteHead(ExchangeState::Head head, size_t body_bytes);
+  void WriteHead(ExchangeState::Head head);
   // Takes what the handler has ready, once what was taken before is written.
   void Pump();
   // From the end of the answer on the client has a fixed time for what is left of it.

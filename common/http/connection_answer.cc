@@ -48,8 +48,9 @@ void Connection::Answer(HttpReply reply, bool close) {
   auto& refusals = thread_->shared().refusals;
   const auto refusal = static_cast<size_t>(std::max(reply.status, 400) - 400);
   if (reply.status >= 400 && refusal < refusals.size()) ++refusals[refusal];
-  WriteHead({.status = reply.status, .headers = std::move(reply.headers), .whole = true},
-            reply.body.size());
+  WriteHead({.status = reply.status,
+             .headers = std::move(reply.headers),
+             .body_bytes = reply.body.size()});
   if (!is_head_) output_ += reply.body;
   answer_ends_ = true;
   BeginEnding();
@@ -60,14 +61,14 @@ void Connection::AnswerFailure(int status, const std::string& message) {
   Answer(options_.error_reply(status, message), true);
 }
 
-void Connection::WriteHead(ExchangeState::Head head, size_t body_bytes) {
+void Connection::WriteHead(ExchangeState::Head head) {
   HttpServerShared& shared = thread_->shared();
   const base::Duration age = options_.limits.connection_age;
   const bool old = age > base::Duration::zero() && options_.clock->Now() - began_ >= age;
   if (shared.going_away || old) keep_alive_ = false;
   const bool has_body = head.status >= 200 && head.status != 204 && head.status != 304;
-  chunked_ = !head.whole && !http_1_0_;
-  if (!head.whole && http_1_0_) keep_alive_ = false;
+  chunked_ = !head.body_bytes && !http_1_0_;
+  if (!head.body_bytes && http_1_0_) keep_alive_ = false;
   if (!origin_.empty()) {
     head.headers.emplace_back("Access-Control-Allow-Origin", origin_);
     head.headers.emplace_back("Access-Control-Expose-Headers", "*");
@@ -80,7 +81,7 @@ void Connection::WriteHead(ExchangeState::Head head, size_t body_bytes) {
                  .keep_alive = keep_alive_,
                  .http_1_0 = http_1_0_,
                  .unix_now = options_.clock->UnixNow()};
-  if (head.whole && has_body) text.content_length = body_bytes;
+  if (has_body) text.content_length = head.body_bytes;
   output_ += HeadText(text);
   const auto group = static_cast<size_t>(std::clamp(head.status / 100, 0, 5));
   ++shared.answers[group];
@@ -102,7 +103,7 @@ void Connection::Pump() {
     }
     ExchangeState::Outgoing next = state_->Take();
     if (next.abort) return Close();
-    if (next.head) WriteHead(*std::move(next.head), next.body.size());
+    if (next.head) WriteHead(*std::move(next.head));
     if (!next.body.empty() && !is_head_) output_ += chunked_ ? ChunkText(next.body) : next.body;
     if (next.end) {
       if (chunked_ && !is_head_) output_ += LastChunkText();

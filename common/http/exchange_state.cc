@@ -1,5 +1,6 @@
 #include "common/http/exchange_state.h"
 
+#include <iterator>
 #include <utility>
 
 namespace baton {
@@ -14,9 +15,15 @@ void ExchangeState::Reply(HttpReply reply) {
   base::MutexLock lock(&mutex_);
   if (begun_ || ended_ || gone_) return;
   begun_ = ended_ = true;
-  next_ = {.head = Head{.status = reply.status, .headers = std::move(reply.headers), .whole = true},
-           .body = std::move(reply.body),
-           .end = true};
+  size_t bytes = reply.body.size();
+  for (const std::string& piece : reply.rest) bytes += piece.size();
+  next_ = {
+      .head =
+          Head{.status = reply.status, .headers = std::move(reply.headers), .body_bytes = bytes},
+      .body = std::move(reply.body),
+      .end = reply.rest.empty()};
+  rest_.assign(std::make_move_iterator(reply.rest.begin()),
+               std::make_move_iterator(reply.rest.end()));
   held_ = std::move(reply.held);
   stalled_since_ = clock_->Now();
   Wake();
@@ -104,7 +111,13 @@ ExchangeState::Outgoing ExchangeState::Take() {
   base::MutexLock lock(&mutex_);
   woken_ = false;
   taken_ += next_.body.size();
-  return std::exchange(next_, {});
+  Outgoing taken = std::exchange(next_, {});
+  if (!rest_.empty()) {
+    next_.body = std::move(rest_.front());
+    rest_.pop_front();
+    next_.end = rest_.empty();
+  }
+  return taken;
 }
 
 void ExchangeState::Left(size_t bytes) {
@@ -127,10 +140,12 @@ void ExchangeState::Complete() {
 
 void ExchangeState::Gone() {
   std::function<void()> gone;
-  std::shared_ptr<void> held;  // ends outside the lock
+  std::shared_ptr<void> held;  // ends outside the lock, as the next
+  std::deque<std::string> rest;
   {
     base::MutexLock lock(&mutex_);
     std::swap(held, held_);
+    std::swap(rest, rest_);
     gone_ = true;
     wake_ = nullptr;
     stalled_since_.reset();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,7 +36,8 @@ class ExchangeState final {
   struct Head {
     int status = 200;
     HttpHeaders headers;
-    bool whole = false;  // the body is all of it, so its length is known
+    // Of the whole body, where it is known.
+    std::optional<size_t> body_bytes = {};
   };
   struct Outgoing {
     std::optional<Head> head;  // once, before or with the first bytes
@@ -46,7 +48,8 @@ class ExchangeState final {
   enum class Fate { kOpen, kEnded, kAborted };
   // What the handler has made of the answer, of which Take may not have told yet.
   Fate fate() const;
-  // What came since the last call. Its bytes wait for the client until Left says otherwise.
+  // What came since the last call; of a reply in pieces, the next one. Its bytes wait for the
+  // client until Left says otherwise.
   Outgoing Take();
   // So many bytes of what was taken still wait for the client, which has just taken others.
   void Left(size_t bytes);
@@ -72,7 +75,8 @@ class ExchangeState final {
   size_t taken_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes at the connection
   std::optional<base::Instant> stalled_since_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_gone_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<void> held_ ABSL_GUARDED_BY(mutex_);  // of the reply
+  std::deque<std::string> rest_ ABSL_GUARDED_BY(mutex_);  // of the reply's body, behind next_
+  std::shared_ptr<void> held_ ABSL_GUARDED_BY(mutex_);    // of the reply
 };
 
 }  // namespace baton

@@ -32,6 +32,7 @@ struct HttpReply {
   int status = 200;
   HttpHeaders headers;
   std::string body;
+  std::vector<std::string> rest = {};  // of the body, in pieces; each is let go of once it is sent
   // Let go of when the client has all of it or is gone; null: nothing.
   std::shared_ptr<void> held = {};
 };

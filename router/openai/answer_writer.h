@@ -6,19 +6,12 @@
 
 #include "baton/v1/inference.pb.h"
 #include "nlohmann/json_fwd.hpp"
-#include "router/openai/openai_request.h"
+#include "router/openai/answer_parts.h"
 
 namespace baton {
 
-// What all parts of one answer have in common.
-struct AnswerFacts {
-  OpenAiApi api = OpenAiApi::kCompletions;
-  OpenAiShape shape;
-  int64_t created = 0;  // Unix seconds
-};
-
 // Writes one answer in the shapes of OpenAI, from the messages of baton.v1: as the events of a
-// stream ("data: …" and an empty line each), or whole. Begins with Start, and knows no sockets. Not
+// stream ("data: …" and an empty line each). Begins with Start, and knows no sockets. Not
 // thread-safe.
 class AnswerWriter final {
  public:
@@ -40,17 +33,9 @@ class AnswerWriter final {
   // The event of a stream that breaks; `error` is what OpenAiErrorJson makes.
   static std::string ErrorEvent(const std::string& error);
 
-  // What is not streamed, of which everything of an answer came in one delta, and a prompt in one.
-  std::string Whole(const v1::GenerateOnceResponse& answer);
-
  private:
   struct Choice;
   std::string Event(const Choice& choice) const;
-  void SeeEcho(const v1::Prompt& prompt);
-  nlohmann::ordered_json EchoLogprobs(const v1::Prompt& prompt);
-  struct OneAnswer;
-  nlohmann::ordered_json WholeChoice(const OneAnswer& answer);
-  nlohmann::ordered_json WholeExtension(const OneAnswer& answer) const;
   int64_t* TextOffset(int32_t index);
 
   const AnswerFacts facts_;
@@ -59,8 +44,7 @@ class AnswerWriter final {
   v1::SamplingParams sampling_;        // how tokens are drawn
   int32_t completion_tokens_ = 0;      // of all answers
   std::vector<int64_t> text_offsets_;  // by index: of the next token, in characters
-  std::string echo_;                   // the prompt's text,
-  size_t echo_left_ = 0;  // and how many of its bytes stand behind tokens that were written
+  EchoedPrompt echo_;
 };
 
 }  // namespace baton

@@ -97,10 +97,4 @@ Json PromptLogprobs(const v1::Prompt& prompt, std::string_view* text, int64_t* o
   return lists;
 }
 
-void AppendLogprobs(Json* lists, const Json& next) {
-  for (const auto& [name, entries] : next.items()) {
-    for (const Json& entry : entries) (*lists)[name].push_back(entry);
-  }
-}
-
 }  // namespace baton

@@ -19,7 +19,5 @@ nlohmann::ordered_json CompletionLogprobs(const v1::Delta& delta, int64_t* offse
 // room in it: `*text` and `*offset` go on behind what was found.
 nlohmann::ordered_json PromptLogprobs(const v1::Prompt& prompt, std::string_view* text,
                                       int64_t* offset);
-// Appends the entries of `next` to those of `lists`.
-void AppendLogprobs(nlohmann::ordered_json* lists, const nlohmann::ordered_json& next);
 
 }  // namespace baton

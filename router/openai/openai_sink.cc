@@ -84,9 +84,11 @@ bool OpenAiSink::Write(std::string events) {
 }
 
 void OpenAiSink::Start(v1::Started started) {
-  writer_.emplace(facts_);
-  writer_->Start(started);
-  if (!facts_.shape.stream) whole_.Start(std::move(started));
+  if (facts_.shape.stream) {
+    writer_.emplace(facts_).Start(started);
+  } else {
+    whole_.emplace(facts_).Start(started);
+  }
 }
 
 absl::Status OpenAiSink::SendEvents(std::string events) {
@@ -95,9 +97,9 @@ absl::Status OpenAiSink::SendEvents(std::string events) {
 
 absl::Status OpenAiSink::Show(v1::Prompt prompt) {
   if (!facts_.shape.stream) {
-    BATON_RETURN_IF_ERROR(gathered_.Add(BytesHeld(prompt)));
-    whole_.Show(std::move(prompt));
-    return absl::OkStatus();
+    const size_t before = whole_->bytes();
+    whole_->Show(prompt);
+    return CountWhole(before);
   }
   if (!prompt.token_ids().empty()) {
     held_prompt_ = std::move(prompt);
@@ -118,16 +120,18 @@ absl::Status OpenAiSink::Append(v1::Delta delta) {
     std::string events = HeldPrompt();
     return SendEvents(std::move(events) + writer_->DeltaEvent(delta));
   }
-  BATON_RETURN_IF_ERROR(gathered_.Add(BytesHeld(delta)));
-  whole_.Append(std::move(delta));
-  return absl::OkStatus();
+  const size_t before = whole_->bytes();
+  whole_->Append(delta);
+  return CountWhole(before);
 }
 
 void OpenAiSink::Predict(v1::EndPrediction prediction) {
   if (!facts_.shape.extension) return;
   if (!facts_.shape.stream) {
-    // Without room for it the next token ends the request.
-    if (gathered_.Add(BytesHeld(prediction)).ok()) whole_.Predict(std::move(prediction));
+    // The next token ends the request where there was no room for this.
+    const size_t before = whole_->bytes();
+    whole_->Predict(prediction);
+    CountWhole(before).IgnoreError();
   } else if (ReadsSlowly() || !Write(writer_->PredictionEvent(prediction))) {
     options_.prediction_dropped();
   }
@@ -135,19 +139,23 @@ void OpenAiSink::Predict(v1::EndPrediction prediction) {
 
 absl::Status OpenAiSink::EndAnswer(v1::Final final) {
   if (facts_.shape.stream) return SendEvents(writer_->EndEvent(final));
-  whole_.End(std::move(final));
+  whole_->End(final);
   return absl::OkStatus();
 }
 
 void OpenAiSink::Finish(v1::Final final) {
   if (facts_.shape.stream) return WriteLast(writer_->LastEvents(final));
-  whole_.End(std::move(final));
+  whole_->End(final);
   ReplyWhole();
 }
 
 void OpenAiSink::FinishHeld(std::vector<HeldAnswer> answers) {
   if (!facts_.shape.stream) {
-    whole_.AddHeld(std::move(answers));
+    for (HeldAnswer& answer : answers) {
+      for (const v1::Delta& delta : answer.deltas) whole_->Append(delta);
+      whole_->End(answer.final);
+      answer = {};
+    }
     return ReplyWhole();
   }
   // In one piece, which is taken however large it is.
@@ -170,16 +178,18 @@ void OpenAiSink::WriteLast(const std::string& events) {
 }
 
 void OpenAiSink::ReplyWhole() {
-  HttpReply reply{.status = 200,
-                  .headers = Headers("application/json"),
-                  .body = writer_->Whole(whole_.message())};
-  reply.held = std::make_shared<ByteBudget::Share>(options_.budget->Add(reply.body.size()));
+  TextPieces text = whole_->Take();
+  HttpReply reply{.status = 200, .headers = Headers("application/json")};
+  reply.held = std::make_shared<ByteBudget::Share>(options_.budget->Add(text.bytes()));
+  reply.rest = text.Take();
+  reply.body = std::move(reply.rest.front());
+  reply.rest.erase(reply.rest.begin());
   DropGathered();
   exchange_->Reply(std::move(reply));
 }
 
 void OpenAiSink::DropGathered() {
-  whole_ = {};
+  whole_.reset();
   gathered_.Clear();
 }
 

@@ -14,6 +14,7 @@
 #include "router/edge/gathered_bytes.h"
 #include "router/openai/answer_writer.h"
 #include "router/openai/openai_request.h"
+#include "router/openai/whole_answer.h"
 
 namespace baton {
 
@@ -60,6 +61,8 @@ class OpenAiSink final : public ClientSink {
   std::string HeldPrompt();
   void WriteLast(const std::string& events);
   absl::Status SendEvents(std::string events);
+  // Counts what whole_ has more than `before`.
+  absl::Status CountWhole(size_t before) { return gathered_.Add(whole_->bytes() - before); }
   void ReplyWhole();
   void DropGathered();
 
@@ -76,8 +79,8 @@ class OpenAiSink final : public ClientSink {
   // Its first piece comes while the request waits: what fails then has the status of its failure,
   // so it goes out with what a worker says first.
   std::optional<v1::Prompt> held_prompt_;
-  AnswerCollector whole_;   // of what is not streamed
-  GatheredBytes gathered_;  // of whole_
+  std::optional<WholeAnswer> whole_;  // of what is not streamed; empty before it starts
+  GatheredBytes gathered_;            // of whole_
 };
 
 }  // namespace baton

@@ -1,6 +1,7 @@
 #include "common/http/exchange_state.h"
 
 #include <memory>
+#include <utility>
 
 #include "common/http/http_exchange.h"
 #include "gtest/gtest.h"
@@ -41,6 +42,36 @@ TEST_F(ExchangeStateTest, RefusesWhatDoesNotFitBesideWhatWaits) {
   EXPECT_FALSE(state_->Write("b"));  // taken, but not by the client
   state_->Left(0);
   EXPECT_TRUE(state_->Write("more than ten bytes alone"));
+}
+
+TEST_F(ExchangeStateTest, AReplyInPiecesIsTakenOneByOne) {
+  state_->Reply({.status = 200, .headers = {}, .body = "ab", .rest = {"cde", "f"}});
+  const ExchangeState::Outgoing first = state_->Take();
+  ASSERT_TRUE(first.head);
+  EXPECT_EQ(first.head->body_bytes, 6U);
+  EXPECT_EQ(first.body, "ab");
+  EXPECT_FALSE(first.end);
+  EXPECT_EQ(state_->fate(), ExchangeState::Fate::kEnded);
+  const ExchangeState::Outgoing second = state_->Take();
+  EXPECT_FALSE(second.head);
+  EXPECT_EQ(second.body, "cde");
+  EXPECT_FALSE(second.end);
+  const ExchangeState::Outgoing third = state_->Take();
+  EXPECT_EQ(third.body, "f");
+  EXPECT_TRUE(third.end);
+}
+
+TEST_F(ExchangeStateTest, AReplyHoldsWhatItHasUntilItIsCompleteOrGone) {
+  for (const bool gone : {true, false}) {
+    auto state = std::make_shared<ExchangeState>(10, &clock_, nullptr);
+    auto held = std::make_shared<int>();
+    const std::weak_ptr<int> holds = held;
+    state->Reply({.status = 200, .headers = {}, .body = "ab", .held = std::move(held)});
+    state->Take();
+    EXPECT_FALSE(holds.expired());
+    gone ? state->Gone() : state->Complete();
+    EXPECT_TRUE(holds.expired());
+  }
 }
 
 TEST_F(ExchangeStateTest, SaysSinceWhenNothingWasTaken) {

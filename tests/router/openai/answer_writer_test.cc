@@ -198,27 +198,6 @@ TEST(AnswerWriterTest, AnEchoStandsBeforeTheText) {
   const Json echo = ChunkOf(writer.PromptEvent(EchoOf(false)))["choices"][0];
   EXPECT_EQ(echo["text"], "néx");
   EXPECT_EQ(echo["logprobs"], nullptr);
-  v1::GenerateOnceResponse answer;
-  *answer.mutable_prompt() = EchoOf(false);
-  *answer.mutable_output() = SomeDelta("yz", 5);
-  *answer.mutable_final() = SomeFinal();
-  EXPECT_EQ(Json::parse(writer.Whole(answer))["choices"][0]["text"], "néxyz");
-}
-
-TEST(AnswerWriterTest, AnEchoHasItsLogprobsInTheListsOfTheAnswer) {
-  AnswerWriter writer = Writer(OpenAiApi::kCompletions, {});
-  v1::GenerateOnceResponse answer;
-  *answer.mutable_prompt() = EchoOf(true);
-  *answer.mutable_output() = SomeDelta("y", 5);
-  v1::TokenLogprobs* drawn = answer.mutable_output()->add_logprobs();
-  drawn->set_text("y");
-  drawn->set_logprob(-2);
-  *answer.mutable_final() = SomeFinal();
-  const Json lists = Json::parse(writer.Whole(answer))["choices"][0]["logprobs"];
-  EXPECT_EQ(lists["token_logprobs"], Json::parse("[null,-1.0,-1.0,-1.0,-1.0,-2.0]"));
-  EXPECT_EQ(lists["top_logprobs"][0], nullptr);
-  EXPECT_EQ(lists["text_offset"], Json::parse("[0,0,1,2,2,3]"));
-  EXPECT_EQ(lists["tokens"][0], "<s>");
 }
 
 TEST(AnswerWriterTest, CompletionLogprobsCountCharactersOverAllChunks) {
@@ -279,52 +258,6 @@ TEST(AnswerWriterTest, LogprobsOfEachAnswerCountTheirOwnCharacters) {
   AddLogprobs(&third, "e", -1);
   EXPECT_EQ(ChunkOf(writer.DeltaEvent(third))["choices"][0]["logprobs"]["text_offset"],
             Json::parse("[3]"));
-}
-
-TEST(AnswerWriterTest, WholeAnswersOfOneRequestAreChoicesOfOneObject) {
-  v1::GenerateOnceResponse answer;
-  *answer.mutable_output() = SomeDelta("one", 7);
-  *answer.mutable_final() = SomeFinal();
-  answer.mutable_final()->set_seed(11);
-  v1::FurtherAnswer* further = answer.add_further();
-  *further->mutable_output() = SomeDelta("two", 8);
-  *further->mutable_final() = SomeFinal();
-  further->mutable_final()->set_index(1);
-  further->mutable_final()->set_seed(12);
-  further->mutable_final()->set_score(-0.5);
-  further->mutable_final()->mutable_total_usage()->set_prompt_tokens(6);
-  further->mutable_final()->mutable_total_usage()->set_completion_tokens(30);
-  const Json json =
-      Json::parse(Writer(OpenAiApi::kCompletions, {.answers = 2, .extension = true}).Whole(answer));
-  ASSERT_EQ(json["choices"].size(), 2U);
-  EXPECT_EQ(json["choices"][0]["text"], "one");
-  EXPECT_EQ(json["choices"][1]["text"], "two");
-  EXPECT_EQ(json["choices"][1]["index"], 1);
-  EXPECT_EQ(json["choices"][1]["baton"]["seed"], 12);
-  EXPECT_EQ(json["choices"][1]["baton"]["score"], -0.5);
-  EXPECT_FALSE(json["choices"][0]["baton"].contains("score"));
-  EXPECT_EQ(json["usage"]["total_tokens"], 36);
-  EXPECT_FALSE(json.contains("baton"));
-}
-
-TEST(AnswerWriterTest, WholeAnswersAreOneObject) {
-  v1::GenerateOnceResponse answer;
-  *answer.mutable_output() = SomeDelta("text", 7);
-  *answer.mutable_final() = SomeFinal();
-  answer.mutable_final()->set_finish_reason(v1::FINISH_REASON_RUNAWAY);
-  answer.add_predictions()->set_at_step(1);
-  const Json chat = Json::parse(Writer(OpenAiApi::kChat, {.extension = true}).Whole(answer));
-  EXPECT_EQ(chat["object"], "chat.completion");
-  EXPECT_EQ(chat["choices"][0]["message"],
-            Json::parse(R"({"role":"assistant","content":"text","refusal":null})"));
-  EXPECT_EQ(chat["choices"][0]["finish_reason"], "length");
-  EXPECT_EQ(chat["usage"]["total_tokens"], 9);
-  EXPECT_EQ(chat["baton"]["token_ids"], Json::array({7}));
-  EXPECT_EQ(chat["baton"]["predictions"][0]["at_step"], 1);
-  EXPECT_EQ(chat["baton"]["finish_reason"], "runaway");
-  const Json plain = Json::parse(Writer(OpenAiApi::kCompletions, {}).Whole(answer));
-  EXPECT_EQ(plain["choices"][0]["text"], "text");
-  EXPECT_FALSE(plain.contains("baton"));
 }
 
 }  // namespace
