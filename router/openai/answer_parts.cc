@@ -69,9 +69,9 @@ void EchoedPrompt::See(const v1::Prompt& prompt) {
   left_ = text_.size();
 }
 
-Json EchoedPrompt::Logprobs(const v1::Prompt& prompt, int64_t* offset) {
+Json EchoedPrompt::Logprobs(const v1::Prompt& prompt, TextPlace* place) {
   std::string_view rest = std::string_view(text_).substr(text_.size() - left_);
-  Json lists = PromptLogprobs(prompt, &rest, offset);
+  Json lists = PromptLogprobs(prompt, &rest, place);
   left_ = rest.size();
   return lists;
 }

@@ -7,6 +7,7 @@
 
 #include "baton/v1/inference.pb.h"
 #include "nlohmann/json.hpp"
+#include "router/openai/logprobs_json.h"
 #include "router/openai/openai_request.h"
 
 namespace baton {
@@ -18,6 +19,7 @@ struct AnswerFacts {
   OpenAiApi api = OpenAiApi::kCompletions;
   OpenAiShape shape;
   int64_t created = 0;  // Unix seconds
+  LeftOut left_out = {};
 };
 
 // `json` on one line; what is no UTF-8 in it is replaced.
@@ -38,7 +40,7 @@ class EchoedPrompt final {
   // The piece with its text comes first.
   void See(const v1::Prompt& prompt);
   // As PromptLogprobs.
-  nlohmann::ordered_json Logprobs(const v1::Prompt& prompt, int64_t* offset);
+  nlohmann::ordered_json Logprobs(const v1::Prompt& prompt, TextPlace* place);
 
  private:
   std::string text_;

@@ -45,10 +45,10 @@ void AnswerWriter::Start(const v1::Started& started) {
   prefix_ = AnswerPrefix(facts_, started);
 }
 
-int64_t* AnswerWriter::TextOffset(int32_t index) {
+TextPlace* AnswerWriter::PlaceOf(int32_t index) {
   const auto place = static_cast<size_t>(index);
-  if (text_offsets_.size() <= place) text_offsets_.resize(place + 1);
-  return &text_offsets_[place];
+  if (places_.size() <= place) places_.resize(place + 1);
+  return &places_[place];
 }
 
 std::string AnswerWriter::Event(const Choice& choice) const {
@@ -88,7 +88,7 @@ std::string AnswerWriter::Opening() const {
 std::string AnswerWriter::PromptEvent(const v1::Prompt& prompt) {
   echo_.See(prompt);
   Choice choice{.text = prompt.text()};
-  if (prompt.logprobs_size() > 0) choice.logprobs = echo_.Logprobs(prompt, TextOffset(0));
+  if (prompt.logprobs_size() > 0) choice.logprobs = echo_.Logprobs(prompt, PlaceOf(0));
   if (facts_.shape.continuous_usage) choice.usage = UsageJson(prompt_tokens_, 0);
   return Event(choice);
 }
@@ -99,7 +99,7 @@ std::string AnswerWriter::DeltaEvent(const v1::Delta& delta) {
   if (delta.logprobs_size() > 0) {
     choice.logprobs = facts_.api == OpenAiApi::kChat
                           ? ChatLogprobs(delta)
-                          : CompletionLogprobs(delta, TextOffset(delta.index()));
+                          : CompletionLogprobs(delta, facts_.left_out, PlaceOf(delta.index()));
   }
   if (facts_.shape.extension) choice.extension = TokensJson(delta);
   if (facts_.shape.continuous_usage) {

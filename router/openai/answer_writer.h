@@ -36,14 +36,14 @@ class AnswerWriter final {
  private:
   struct Choice;
   std::string Event(const Choice& choice) const;
-  int64_t* TextOffset(int32_t index);
+  TextPlace* PlaceOf(int32_t index);
 
   const AnswerFacts facts_;
   std::string prefix_;  // what every chunk begins with
   int32_t prompt_tokens_ = 0;
-  v1::SamplingParams sampling_;        // how tokens are drawn
-  int32_t completion_tokens_ = 0;      // of all answers
-  std::vector<int64_t> text_offsets_;  // by index: of the next token, in characters
+  v1::SamplingParams sampling_;    // how tokens are drawn
+  int32_t completion_tokens_ = 0;  // of all answers
+  std::vector<TextPlace> places_;  // by index: of the next token
   EchoedPrompt echo_;
 };
 

@@ -30,7 +30,6 @@ Json TokenJson(const Entry& entry) {
           {"bytes", std::vector<uint8_t>(bytes.begin(), bytes.end())}};
 }
 
-// Those that begin in `text`, so that one which several tokens make up counts once.
 int64_t Characters(std::string_view text) {
   return std::ranges::count_if(text,
                                [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
@@ -63,6 +62,15 @@ void AddToLists(const v1::TokenLogprobs& token, int64_t offset, Json* lists) {
 
 }  // namespace
 
+int64_t TextPlace::characters() const {
+  Utf8Assembler rest = assembler_;
+  return whole_ + Characters(rest.Flush());
+}
+
+void TextPlace::AddToken(std::string_view bytes) { whole_ += Characters(assembler_.Append(bytes)); }
+
+void TextPlace::AddText(std::string_view text) { whole_ += Characters(text); }
+
 Json ChatLogprobs(const v1::Delta& delta) {
   Json content = Json::array();
   for (const v1::TokenLogprobs& token : delta.logprobs()) {
@@ -74,25 +82,28 @@ Json ChatLogprobs(const v1::Delta& delta) {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-Json CompletionLogprobs(const v1::Delta& delta, int64_t* offset) {
+Json CompletionLogprobs(const v1::Delta& delta, const LeftOut& left_out, TextPlace* place) {
   Json lists = EmptyLists();
-  for (const v1::TokenLogprobs& token : delta.logprobs()) {
-    AddToLists(token, *offset, &lists);
-    *offset += Characters(BytesOf(token));
+  for (int i = 0; i < delta.logprobs_size(); ++i) {
+    const v1::TokenLogprobs& token = delta.logprobs(i);
+    AddToLists(token, place->characters(), &lists);
+    const bool is_left_out = left_out && i < delta.token_ids_size() && left_out(delta.token_ids(i));
+    if (!is_left_out) place->AddToken(BytesOf(token));
   }
   return lists;
 }
 
-Json PromptLogprobs(const v1::Prompt& prompt, std::string_view* text, int64_t* offset) {
+Json PromptLogprobs(const v1::Prompt& prompt, std::string_view* text, TextPlace* place) {
   Json lists = EmptyLists();
   for (const v1::TokenLogprobs& token : prompt.logprobs()) {
-    AddToLists(token, *offset, &lists);
+    const int64_t offset = place->characters();
+    AddToLists(token, offset, &lists);
     std::string_view bytes = BytesOf(token);
     // Some tokenizers drop the space that they put before a text.
-    if (*offset == 0 && !text->starts_with(bytes) && bytes.starts_with(' ')) bytes.remove_prefix(1);
+    if (offset == 0 && !text->starts_with(bytes) && bytes.starts_with(' ')) bytes.remove_prefix(1);
     if (!text->starts_with(bytes)) continue;
     text->remove_prefix(bytes.size());
-    *offset += Characters(bytes);
+    place->AddText(bytes);
   }
   return lists;
 }

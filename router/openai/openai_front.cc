@@ -192,6 +192,7 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
       std::move(exchange), api, request_id,
       {.clock = context_->clock,
        .budget = context_->budget,
+       .tokenizer = context_->model.tokenizer.get(),
        .buffer_bytes = static_cast<size_t>(context_->options.client_buffer),
        .prediction_dropped = [probe = context_->probe] { probe->PredictionsDropped(1); }});
   const base::Instant now = context_->clock->Now();

@@ -167,6 +167,7 @@ absl::Status TakeLogitBias(const BodyField& field, RequestDraft* draft) {
 absl::Status TakeSkipSpecial(const BodyField& field, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(const bool skip, BoolOf(field.name, field.value));
   draft->request.spec.mutable_output()->set_skip_special_tokens(skip);
+  draft->request.shape.skip_special_tokens = skip;
   return absl::OkStatus();
 }
 

@@ -24,10 +24,11 @@ struct OpenAiNames {
 // What a request asks of the shape of its answer.
 struct OpenAiShape {
   bool stream = false;
-  bool include_usage = false;     // a last chunk with the usage
-  bool continuous_usage = false;  // and every chunk with that so far
-  int32_t answers = 1;            // choices that it has
-  bool extension = false;         // the body has the object "baton", so the answer has one
+  bool include_usage = false;       // a last chunk with the usage
+  bool continuous_usage = false;    // and every chunk with that so far
+  int32_t answers = 1;              // choices that it has
+  bool skip_special_tokens = true;  // the text leaves them out
+  bool extension = false;           // the body has the object "baton", so the answer has one
   OpenAiNames names;
 };
 

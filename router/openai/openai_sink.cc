@@ -56,6 +56,11 @@ OpenAiSink::OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
 
 void OpenAiSink::SetShape(const OpenAiShape& shape, const std::vector<std::string>& ignored) {
   facts_.shape = shape;
+  if (shape.skip_special_tokens) {
+    facts_.left_out = [tokenizer = options_.tokenizer](TokenId id) {
+      return tokenizer->IsSpecial(id);
+    };
+  }
   ignored_ = ShownNames(ignored);
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/http/http_exchange.h"
+#include "common/text/tokenizer.h"
 #include "router/edge/byte_budget.h"
 #include "router/edge/client_sink.h"
 #include "router/edge/gathered_bytes.h"
@@ -21,7 +22,8 @@ namespace baton {
 struct OpenAiSinkOptions {
   const base::Clock* clock = nullptr;
   ByteBudget* budget = nullptr;  // in which an answer counts that is not streamed
-  size_t buffer_bytes = 0;       // of the exchange, by which errors name it
+  const Tokenizer* tokenizer = nullptr;
+  size_t buffer_bytes = 0;  // of the exchange, by which errors name it
   // Called for each prediction that the client does not get, for it reads too slowly.
   std::function<void()> prediction_dropped;
 };

@@ -62,7 +62,7 @@ void WholeAnswer::Show(const v1::Prompt& prompt) {
   Choice& choice = choices_[0];
   echo_.See(prompt);
   choice.text.Append(Quoted(prompt.text()));
-  if (prompt.logprobs_size() > 0) AddLists(echo_.Logprobs(prompt, &choice.offset), &choice);
+  if (prompt.logprobs_size() > 0) AddLists(echo_.Logprobs(prompt, &choice.place), &choice);
 }
 
 void WholeAnswer::Append(const v1::Delta& delta) {
@@ -72,7 +72,7 @@ void WholeAnswer::Append(const v1::Delta& delta) {
     choice.scored = true;
     choice.scores.Add(ChatLogprobs(delta)["content"]);
   } else if (delta.logprobs_size() > 0) {
-    AddLists(CompletionLogprobs(delta, &choice.offset), &choice);
+    AddLists(CompletionLogprobs(delta, facts_.left_out, &choice.place), &choice);
   }
   if (!facts_.shape.extension) return;
   choice.token_ids.Add(std::vector<int32_t>(delta.token_ids().begin(), delta.token_ids().end()));

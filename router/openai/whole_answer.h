@@ -46,7 +46,7 @@ class WholeAnswer final {
     bool scored = false;
     List scores;                                             // of a chat
     List text_offset, token_logprobs, tokens, top_logprobs;  // of a completion
-    int64_t offset = 0;                                      // in characters, of the next token
+    TextPlace place;                                         // of the next token
     List token_ids, eos, predictions;                        // of the extension
     v1::Final final;
   };

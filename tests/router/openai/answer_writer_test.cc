@@ -177,6 +177,32 @@ TEST(AnswerWriterTest, CompletionLogprobsCountACharacterOfManyTokensOnce) {
   EXPECT_EQ(offsets, Json::parse("[0,1,1,1,2]"));
 }
 
+// What the text leaves out stands between two bytes of one character.
+TEST(AnswerWriterTest, TextOffsetsFollowTheTextAndNotTheTokens) {
+  AnswerWriter writer({.api = OpenAiApi::kCompletions,
+                       .shape = {.stream = true},
+                       .created = 1700,
+                       .left_out = [](int32_t id) { return id == 2; }});
+  writer.Start(SomeStart());
+  v1::Delta delta = SomeDelta("a\uFFFDb€c", 7);
+  delta.clear_token_ids();
+  const auto add = [&delta](int32_t id, const std::string& text, const std::string& bytes) {
+    delta.add_token_ids(id);
+    AddLogprobs(&delta, text, -1);
+    if (bytes != text) delta.mutable_logprobs()->rbegin()->set_raw_bytes(bytes);
+  };
+  add(2, "<|end|>", "<|end|>");
+  add(7, "a", "a");
+  add(8, "\uFFFD", "\x80");  // begins no character
+  add(7, "b", "b");
+  add(9, "\uFFFD", "\xe2\x82");
+  add(2, "<|end|>", "<|end|>");
+  add(9, "\uFFFD", "\xac");
+  add(7, "c", "c");
+  const Json offsets = ChunkOf(writer.DeltaEvent(delta))["choices"][0]["logprobs"]["text_offset"];
+  EXPECT_EQ(offsets, Json::parse("[0,0,1,2,3,4,4,4]"));
+}
+
 // BOS, which the text leaves out, "né", of which a token has one byte, and "x".
 v1::Prompt EchoOf(bool scored) {
   v1::Prompt prompt;
