@@ -137,6 +137,7 @@ impl TokenSettings {
     /// `listed`: tokenizer_config.json has a list of further tokens, beside which an
     /// "additional_special_tokens" of this file is not read.
     fn take_map(&mut self, map: &Map<String, Value>, listed: bool) -> Result<(), String> {
+        let from_config = self.extra.clone();
         for (name, value) in map {
             self.take_name(name, value)?;
         }
@@ -144,10 +145,15 @@ impl TokenSettings {
             Some(Value::Object(named)) => self.take_model_names(named)?,
             list => self.take_list(list)?,
         }
-        if listed || map.contains_key("extra_special_tokens") {
-            return Ok(());
+        if !listed && !map.contains_key("extra_special_tokens") {
+            self.take_list(map.get("additional_special_tokens"))?;
         }
-        self.take_list(map.get("additional_special_tokens"))
+        // Objects of this file say nothing of it, for all its tokens are special.
+        self.extra = std::mem::take(&mut self.extra)
+            .into_iter()
+            .map(|token| if from_config.contains(&token) { token } else { token.made_special() })
+            .collect();
+        Ok(())
     }
 
     /// A later file overrules an earlier one, by null, too.

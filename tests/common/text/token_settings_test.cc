@@ -94,6 +94,15 @@ TEST_F(TokenSettingsTest, TokensOfTheVocabularyKeepTheirIds) {
   EXPECT_EQ((*tokenizer)->TokenBytes(380), "<|pad|>");
 }
 
+TEST_F(TokenSettingsTest, EveryTokenOfSpecialTokensMapIsSpecial) {
+  Write("tokenizer.json", WithoutAddedTokens());
+  Write("special_tokens_map.json", {{"additional_special_tokens", {{{"content", "<|end|>"}}}}});
+  const auto tokenizer = LoadTokenizer(dir_.path());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT((*tokenizer)->Encode("<|end|>", false).value(), ElementsAre(1));
+  EXPECT_TRUE((*tokenizer)->IsSpecial(1));
+}
+
 TEST_F(TokenSettingsTest, AnIdOtherThanThatOfTheTokenizerIsRefused) {
   Write("tokenizer.json", WithoutAddedTokens());
   Write("tokenizer_config.json", {{"added_tokens_decoder", {{"7", {{"content", "<|end|>"}}}}}});
