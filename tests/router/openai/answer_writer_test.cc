@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
+#include "tests/router/openai/answer_messages.h"
 
 namespace baton {
 namespace {
@@ -23,26 +24,6 @@ v1::Started SomeStart() {
   started.mutable_sampling()->set_temperature(0.9F);
   started.mutable_sampling()->set_top_k(0);
   return started;
-}
-
-v1::Delta SomeDelta(const std::string& text, int32_t id) {
-  v1::Delta delta;
-  delta.set_text(text);
-  delta.add_token_ids(id);
-  return delta;
-}
-
-v1::Final SomeFinal() {
-  v1::Final final;
-  final.set_finish_reason(v1::FINISH_REASON_STOP_EOS);
-  final.set_stop_cause(v1::STOP_CAUSE_EOS);
-  final.set_stop_token_id(2);
-  final.mutable_usage()->set_prompt_tokens(6);
-  final.mutable_usage()->set_cached_tokens(4);
-  final.mutable_usage()->set_completion_tokens(3);
-  final.set_attempts(1);
-  final.set_decode_worker("127.0.0.1:5");
-  return final;
 }
 
 AnswerWriter Writer(OpenAiApi api, OpenAiShape shape) {

@@ -8,6 +8,7 @@
 
 #include "nlohmann/json.hpp"
 #include "router/openai/text_pieces.h"
+#include "tests/router/openai/answer_messages.h"
 
 namespace baton {
 namespace {
@@ -21,26 +22,6 @@ v1::Started WholeStart() {
   started.set_prompt_tokens(6);
   started.mutable_sampling()->set_temperature(0.5F);
   return started;
-}
-
-v1::Delta WholeDelta(const std::string& text, int32_t id) {
-  v1::Delta delta;
-  delta.set_text(text);
-  delta.add_token_ids(id);
-  return delta;
-}
-
-v1::Final WholeFinal() {
-  v1::Final final;
-  final.set_finish_reason(v1::FINISH_REASON_STOP_EOS);
-  final.set_stop_cause(v1::STOP_CAUSE_EOS);
-  final.set_stop_token_id(2);
-  final.mutable_usage()->set_prompt_tokens(6);
-  final.mutable_usage()->set_cached_tokens(4);
-  final.mutable_usage()->set_completion_tokens(3);
-  final.set_attempts(1);
-  final.set_decode_worker("127.0.0.1:5");
-  return final;
 }
 
 v1::TokenLogprobs WholeLogprobs(const std::string& text, float logprob) {
@@ -72,7 +53,7 @@ v1::Prompt WholeEcho() {
 // An answer of two tokens, with everything that can be asked for.
 void TellAnswer(int32_t index, WholeAnswer* whole) {
   for (const std::string text : {"a\"b\n", "ä"}) {
-    v1::Delta delta = WholeDelta(text, 7 + index);
+    v1::Delta delta = SomeDelta(text, 7 + index);
     delta.set_index(index);
     *delta.add_logprobs() = WholeLogprobs(text, -0.5F);
     v1::EosStep* step = delta.add_eos_steps();
@@ -84,7 +65,7 @@ void TellAnswer(int32_t index, WholeAnswer* whole) {
     prediction.set_at_step(1);
     whole->Predict(prediction);
   }
-  v1::Final final = WholeFinal();
+  v1::Final final = SomeFinal();
   final.set_index(index);
   whole->End(final);
 }
@@ -164,10 +145,10 @@ TEST(WholeAnswerTest, AChatOfTwoAnswersIsWrittenAsEver) {
 TEST(WholeAnswerTest, AnEchoHasItsLogprobsInTheListsOfTheAnswer) {
   WholeAnswer whole = Whole(OpenAiApi::kCompletions, {});
   whole.Show(WholeEcho());
-  v1::Delta delta = WholeDelta("y", 5);
+  v1::Delta delta = SomeDelta("y", 5);
   *delta.add_logprobs() = WholeLogprobs("y", -2);
   whole.Append(delta);
-  whole.End(WholeFinal());
+  whole.End(SomeFinal());
   const Json choice = Json::parse(TextOf(&whole))["choices"][0];
   EXPECT_EQ(choice["text"], "néxy");
   const Json& lists = choice["logprobs"];
@@ -179,11 +160,11 @@ TEST(WholeAnswerTest, AnEchoHasItsLogprobsInTheListsOfTheAnswer) {
 
 TEST(WholeAnswerTest, AnswersOfOneRequestAreChoicesOfOneObject) {
   WholeAnswer whole = Whole(OpenAiApi::kCompletions, {.answers = 2, .extension = true});
-  v1::Delta second = WholeDelta("two", 8);
+  v1::Delta second = SomeDelta("two", 8);
   second.set_index(1);
   whole.Append(second);
-  whole.Append(WholeDelta("one", 7));
-  v1::Final final = WholeFinal();
+  whole.Append(SomeDelta("one", 7));
+  v1::Final final = SomeFinal();
   final.set_seed(11);
   whole.End(final);
   final.set_index(1);
@@ -207,8 +188,8 @@ TEST(WholeAnswerTest, AnswersOfOneRequestAreChoicesOfOneObject) {
 TEST(WholeAnswerTest, OneAnswerIsOneObject) {
   for (const bool extension : {true, false}) {
     WholeAnswer whole = Whole(OpenAiApi::kChat, {.extension = extension});
-    whole.Append(WholeDelta("text", 7));
-    v1::Final final = WholeFinal();
+    whole.Append(SomeDelta("text", 7));
+    v1::Final final = SomeFinal();
     final.set_finish_reason(v1::FINISH_REASON_RUNAWAY);
     whole.End(final);
     const Json chat = Json::parse(TextOf(&whole));
@@ -227,11 +208,11 @@ TEST(WholeAnswerTest, ALongOneComesInPiecesThatWereCountedAsItGrew) {
   WholeAnswer whole = Whole(OpenAiApi::kCompletions, {});
   const std::string text(1000, 'x');
   for (int i = 0; i < 500; ++i) {
-    v1::Delta delta = WholeDelta(text, 7);
+    v1::Delta delta = SomeDelta(text, 7);
     *delta.add_logprobs() = WholeLogprobs(text, -1);
     whole.Append(delta);
   }
-  whole.End(WholeFinal());
+  whole.End(SomeFinal());
   const size_t counted = whole.bytes();
   EXPECT_GT(counted, 500 * 3 * text.size());
   TextPieces all = whole.Take();

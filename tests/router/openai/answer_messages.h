@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "baton/v1/inference.pb.h"
+
+namespace baton {
+
+// Messages of an answer, as a request's flow gives them to the client's side.
+inline v1::Delta SomeDelta(const std::string& text, int32_t id) {
+  v1::Delta delta;
+  delta.set_text(text);
+  delta.add_token_ids(id);
+  return delta;
+}
+
+inline v1::Final SomeFinal() {
+  v1::Final final;
+  final.set_finish_reason(v1::FINISH_REASON_STOP_EOS);
+  final.set_stop_cause(v1::STOP_CAUSE_EOS);
+  final.set_stop_token_id(2);
+  final.mutable_usage()->set_prompt_tokens(6);
+  final.mutable_usage()->set_cached_tokens(4);
+  final.mutable_usage()->set_completion_tokens(3);
+  final.set_attempts(1);
+  final.set_decode_worker("127.0.0.1:5");
+  return final;
+}
+
+}  // namespace baton
