@@ -174,7 +174,6 @@ constexpr int kInWord = static_cast<int>(4 / sizeof(Kv));
 // f.operator()<k>(i, words) for each column i + k of words, in order, k from 0 to 3.
 template <class D, typename Kv, typename F>
 HWY_INLINE void ForEachColumn(D d, const Kv* from, int64_t dim, int64_t row, F f) {
-  const hn::Repartition<uint64_t, D> d64;
   const int64_t width = dim / kInWord<Kv>;
   const int64_t apart = row / kInWord<Kv>;
   const auto* words = reinterpret_cast<const uint32_t*>(from);
@@ -183,14 +182,9 @@ HWY_INLINE void ForEachColumn(D d, const Kv* from, int64_t dim, int64_t row, F f
     const auto r1 = LoadBlocks(d, words + i + apart, apart);
     const auto r2 = LoadBlocks(d, words + i + 2 * apart, apart);
     const auto r3 = LoadBlocks(d, words + i + 3 * apart, apart);
-    const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
-    const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
-    const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
-    const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-    f.template operator()<0>(i, hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)));
-    f.template operator()<1>(i, hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)));
-    f.template operator()<2>(i, hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)));
-    f.template operator()<3>(i, hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)));
+    TransposeBlocks(d, r0, r1, r2, r3, [&]<int kColumn>(hn::Vec<D> column) {
+      f.template operator()<kColumn>(i, column);
+    });
   }
 }
 

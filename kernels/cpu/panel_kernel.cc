@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/panel_finish-inl.h"
 #include "kernels/cpu/vec-inl.h"
+#include "kernels/float_convert.h"
 
 #if BATON_CPU_TARGET
 HWY_BEFORE_NAMESPACE();
@@ -203,17 +204,60 @@ void RunPair(const PanelTask& task) {
   }
 }
 
+using Words = hn::RebindToUnsigned<FloatTag>;
+
+// Words from `at` on of rows: block b of four holds those of row 4 b.
+HWY_INLINE hn::Vec<Words> LoadBlocks(const uint32_t* const* rows, int64_t at) {
+  const hn::FixedTag<uint32_t, 4> block;
+  const hn::FixedTag<uint32_t, 8> two;
+  const auto low = hn::Combine(two, hn::LoadU(block, rows[4] + at), hn::LoadU(block, rows[0] + at));
+#if HWY_TARGET == HWY_AVX2
+  return low;
+#else
+  return hn::Combine(
+      Words(), hn::Combine(two, hn::LoadU(block, rows[12] + at), hn::LoadU(block, rows[8] + at)),
+      low);
+#endif
+}
+
 // Columns [begin, end) of the rows of a tile, to their places in it.
 template <typename T>
 void PackTile(Matrix in, int64_t row, int64_t rows, int64_t begin, int64_t end, float* tile) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const T* const from = static_cast<const T*>(in.row(row + r));
-    ForEachVector(end - begin, [&](int64_t i, int64_t count) {
-      HWY_ALIGN float values[kLanes];
-      hn::Store(LoadPartial(from + begin + i, count), kFloat, values);
-      float* const to = tile + (begin + i) * rows + r;
-      for (int64_t c = 0; c < count; ++c) to[c * rows] = values[c];
+  constexpr int64_t kInWord = sizeof(uint32_t) / sizeof(T);
+  // In place of rows that the tile lacks the last one is read.
+  const T* from[kLanes];
+  const uint32_t* words[kLanes];
+  for (int64_t r = 0; r < kLanes; ++r) {
+    from[r] = static_cast<const T*>(in.row(row + std::min(r, rows - 1))) + begin;
+    words[r] = reinterpret_cast<const uint32_t*>(from[r]);
+  }
+  float* to = tile + begin * rows;
+  if (rows == 1) {
+    return ForEachVector(end - begin, [&](int64_t i, int64_t count) {
+      StorePartial(LoadPartial(from[0] + i, count), to + i, count);
     });
+  }
+  const auto has_row = hn::FirstN(kFloat, static_cast<size_t>(rows));
+  const auto store = [&](FloatVec column) {
+    hn::BlendedStore(column, has_row, kFloat, to);
+    to += rows;
+  };
+  int64_t i = 0;
+  for (; i + 4 * kInWord <= end - begin; i += 4 * kInWord) {
+    const int64_t at = i / kInWord;
+    TransposeBlocks(Words(), LoadBlocks(words, at), LoadBlocks(words + 1, at),
+                    LoadBlocks(words + 2, at), LoadBlocks(words + 3, at),
+                    [&]<int kIndex>(hn::Vec<Words> column) {
+                      if constexpr (kInWord == 2) {
+                        store(hn::BitCast(kFloat, hn::ShiftLeft<16>(column)));
+                        store(hn::BitCast(kFloat, hn::And(column, hn::Set(Words(), 0xffff0000u))));
+                      } else {
+                        store(hn::BitCast(kFloat, column));
+                      }
+                    });
+  }
+  for (; i < end - begin; ++i) {
+    for (int64_t r = 0; r < rows; ++r) *to++ = LoadElement(from[r], in.dtype, i);
   }
 }
 

@@ -149,6 +149,22 @@ HWY_INLINE void ForEachVector(int64_t n, F f) {
   if (i < n) f(i, n - i);
 }
 
+// Turns blocks of four by four words: block b of the vectors holds words 0 to 3 of rows 4 b to
+// 4 b + 3. Calls f.operator()<k>(words) with word k of all of these rows, in order, k from 0 to 3.
+template <class D, typename F>
+HWY_INLINE void TransposeBlocks(D d, hn::Vec<D> r0, hn::Vec<D> r1, hn::Vec<D> r2, hn::Vec<D> r3,
+                                F f) {
+  const hn::Repartition<uint64_t, D> d64;
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  f.template operator()<0>(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)));
+  f.template operator()<1>(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)));
+  f.template operator()<2>(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)));
+  f.template operator()<3>(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)));
+}
+
 // Calls f with a null pointer whose type is that of the elements of a KV cache.
 template <typename F>
 HWY_INLINE void ForKvType(DType dtype, F f) {
