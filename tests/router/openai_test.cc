@@ -263,14 +263,15 @@ TEST_F(OpenAiTest, LongBodiesAreReadOnThePoolAlike) {
   EXPECT_EQ(Json::parse(answer->body)["choices"][0]["text"], TextOf(Expected("hello", 3)));
 }
 
-TEST_F(OpenAiTest, BodiesForWhichThereIsNoRoomAreNotRead) {
+TEST_F(OpenAiTest, BodiesForWhichThereIsNeverRoomAreNotRead) {
   options_.max_inflight_bytes = 1000;
   AddDecode();
   StartWithHttp();
   const auto answer = Post("/v1/completions", Completion(std::string(2000, 'x'), 1));
   ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->status, 429) << answer->body;
-  EXPECT_EQ(ErrorIn(answer)["code"], "queue_full");
+  EXPECT_EQ(answer->status, 400) << answer->body;
+  EXPECT_EQ(ErrorIn(answer)["code"], "limit_exceeded");
+  EXPECT_FALSE(answer->has_header("Retry-After"));
 }
 
 TEST_F(OpenAiTest, ModelsAreListedAndDescribed) {
