@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "boost/beast/core/buffers_range.hpp"
@@ -48,11 +49,13 @@ std::string_view View(boost::beast::string_view text) { return {text.data(), tex
 
 absl::string_view Absl(std::string_view text) { return {text.data(), text.size()}; }
 
-// A body in another coding would be taken for what it is not; nothing here unpacks one.
-bool IsPacked(const HttpRequest& request) {
-  return std::ranges::any_of(request.FindAll("Content-Encoding"), [](const std::string& coding) {
-    return !coding.empty() && !absl::EqualsIgnoreCase(coding, "identity");
-  });
+// The coding of a body that is packed, or "". It would be taken for what it is not; nothing here
+// unpacks one.
+std::string CodingOf(const HttpRequest& request) {
+  for (const std::string& coding : request.FindAll("Content-Encoding")) {
+    if (!coding.empty() && !absl::EqualsIgnoreCase(coding, "identity")) return coding;
+  }
+  return "";
 }
 
 }  // namespace
@@ -159,10 +162,10 @@ RequestReader::Progress RequestReader::OnHeader() {
       return Fail(400, "HTTP/1.0 has no transfer codings; send HTTP/1.1, or a Content-Length");
     }
   }
-  if (has_body() && IsPacked(request_)) {
-    return Fail(415,
-                "the header Content-Encoding names a coding that is not known here; send the body "
-                "as it is, with identity or without the header");
+  if (const std::string coding = CodingOf(request_); has_body() && !coding.empty()) {
+    return Fail(415, absl::StrCat("Content-Encoding is '", absl::CHexEscape(coding.substr(0, 64)),
+                                  "', which is not known here; expected identity, or no such "
+                                  "header: send the body as it is"));
   }
   beast.eager(true);
   return Progress::kHeader;
