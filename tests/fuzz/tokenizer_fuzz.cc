@@ -1,4 +1,6 @@
-// tokenizer.json, and behind a line "%%" a text to encode.
+// tokenizer.json, and behind lines "%%" a text to encode and the files beside it that name tokens:
+// tokenizer_config.json, special_tokens_map.json and added_tokens.json. An empty one is not there.
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -24,14 +26,22 @@ void CheckIds(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
 
 FUZZ_TARGET(tokenizer) {
   static const ScratchFolder folder;
-  const auto tokenizer = LoadTokenizerFile(folder.Write("tokenizer.json", TakeSection(&input)));
+  folder.Write("tokenizer.json", TakeSection(&input));
+  const std::string text(TakeSection(&input));
+  for (const char* name :
+       {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}) {
+    const std::string_view file = TakeSection(&input);
+    const std::string path = folder.Write(name, file);
+    if (file.empty()) std::filesystem::remove(path);
+  }
+  const auto tokenizer = LoadTokenizer(folder.path());
   if (!Accepted(tokenizer.status())) return;
   BATON_CHECK(!(*tokenizer)->IsValid(-1) && !(*tokenizer)->IsValid((*tokenizer)->vocab_size()));
   for (const bool add_special_tokens : {false, true}) {
-    const auto ids = (*tokenizer)->Encode(input, add_special_tokens);
+    const auto ids = (*tokenizer)->Encode(text, add_special_tokens);
     if (!Accepted(ids.status())) continue;
     CheckIds(**tokenizer, *ids);
-    BATON_CHECK(*(*tokenizer)->Encode(input, add_special_tokens) == *ids);
+    BATON_CHECK(*(*tokenizer)->Encode(text, add_special_tokens) == *ids);
   }
 }
 
