@@ -143,12 +143,9 @@ void BindModelDir(FlagSet* set, std::string* model_dir) {
   set->Add(std::move(flag));
 }
 
-void BindRouting(FlagSet* set, RouterFlags* flags) {
-  const std::string model = "Model";
-  set->Add(Common(With(Valued(TextFlag("served-model-name", &flags->served_model_name), "NAME"),
-                       model, "the name requests use; default: last part of DIR, without .gguf")));
-  set->Add(With(OptionalUint64Flag("seed", &flags->seed), model,
-                "makes the seeds drawn for requests without one repeatable"));
+namespace {
+
+void BindLimits(FlagSet* set, RouterFlags* flags) {
   const std::string limits = "Request limits";
   set->Add(With(IntFlag("max-input-length", &flags->max_input_length, {.min = 0}), limits,
                 "prompt tokens at most; 0 = what the workers take"));
@@ -164,6 +161,9 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
   set->Add(
       With(SizeFlag("client-buffer", &flags->client_buffer, {.min = 4096, .max = int64_t{1} << 40}),
            limits, "output held for a client that reads slowly"));
+}
+
+void BindEosLog(FlagSet* set, RouterFlags* flags) {
   const std::string eos = "End of sequence";
   set->Add(With(ChoiceFlag("ignore-eos", &flags->ignore_eos), eos,
                 "what to do with requests that ignore EOS; warn counts and logs them"));
@@ -201,6 +201,18 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
   Flag optional = SwitchFlag("eos-log-optional", &flags->eos_log_optional);
   optional.hidden = true;
   set->Add(With(std::move(optional), eos, "start without the EOS log where it cannot be written"));
+}
+
+}  // namespace
+
+void BindRouting(FlagSet* set, RouterFlags* flags) {
+  const std::string model = "Model";
+  set->Add(Common(With(Valued(TextFlag("served-model-name", &flags->served_model_name), "NAME"),
+                       model, "the name requests use; default: last part of DIR, without .gguf")));
+  set->Add(With(OptionalUint64Flag("seed", &flags->seed), model,
+                "makes the seeds drawn for requests without one repeatable"));
+  BindLimits(set, flags);
+  BindEosLog(set, flags);
   set->Add(Common(With(ChoiceFlag("routing", &flags->routing), "Workers",
                        "by what workers are chosen: their load; how much of the prompt they have "
                        "cached; how long what they have is expected to stay; or a sum of these")));
