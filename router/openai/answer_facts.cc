@@ -1,4 +1,4 @@
-#include "router/openai/answer_parts.h"
+#include "router/openai/answer_facts.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/answer_json.h"

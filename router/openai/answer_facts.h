@@ -12,9 +12,9 @@
 
 namespace baton {
 
-// What streams and whole answers have in common.
+// What a stream and a whole answer are both made of.
 
-// What all parts of one answer have in common.
+// What holds for all of one answer.
 struct AnswerFacts {
   OpenAiApi api = OpenAiApi::kCompletions;
   OpenAiShape shape;

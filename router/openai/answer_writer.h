@@ -6,7 +6,7 @@
 
 #include "baton/v1/inference.pb.h"
 #include "nlohmann/json_fwd.hpp"
-#include "router/openai/answer_parts.h"
+#include "router/openai/answer_facts.h"
 
 namespace baton {
 

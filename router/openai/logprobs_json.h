@@ -12,6 +12,7 @@ namespace baton {
 
 // {"content": [{"token", "logprob", "bytes", "top_logprobs": […]}], "refusal": null}.
 nlohmann::ordered_json ChatLogprobs(const v1::Delta& delta);
+
 // Whether the text of an answer has nothing of the token with that id; null: of none.
 using LeftOut = std::function<bool(int32_t id)>;
 

@@ -28,12 +28,15 @@ void WholeAnswer::List::Add(const Json& entries) {
   }
 }
 
-TextPieces WholeAnswer::List::Closed(std::string_view name) {
-  TextPieces closed;
-  closed.Append(absl::StrCat("\"", std::string(name), "\":["));
-  closed.Append(std::move(text));
-  closed.Append("]");
-  return closed;
+TextPieces WholeAnswer::Members(std::initializer_list<std::pair<std::string_view, List*>> lists) {
+  TextPieces members;
+  for (const auto& [name, list] : lists) {
+    if (members.bytes() > 0) members.Append(",");
+    members.Append(absl::StrCat("\"", std::string(name), "\":["));
+    members.Append(std::move(list->text));
+    members.Append("]");
+  }
+  return members;
 }
 
 size_t WholeAnswer::Choice::bytes() const {
@@ -101,17 +104,14 @@ TextPieces WholeAnswer::Logprobs(Choice* choice) const {
   }
   text.Append("{");
   if (facts_.api == OpenAiApi::kChat) {
-    text.Append(choice->scores.Closed("content"));
-    text.Append(",\"refusal\":null}");
-    return text;
+    text.Append(Members({{"content", &choice->scores}}));
+    text.Append(",\"refusal\":null");
+  } else {
+    text.Append(Members({{"text_offset", &choice->text_offset},
+                         {"token_logprobs", &choice->token_logprobs},
+                         {"tokens", &choice->tokens},
+                         {"top_logprobs", &choice->top_logprobs}}));
   }
-  text.Append(choice->text_offset.Closed("text_offset"));
-  text.Append(",");
-  text.Append(choice->token_logprobs.Closed("token_logprobs"));
-  text.Append(",");
-  text.Append(choice->tokens.Closed("tokens"));
-  text.Append(",");
-  text.Append(choice->top_logprobs.Closed("top_logprobs"));
   text.Append("}");
   return text;
 }
@@ -119,11 +119,9 @@ TextPieces WholeAnswer::Logprobs(Choice* choice) const {
 TextPieces WholeAnswer::Extension(Choice* choice) const {
   TextPieces text;
   text.Append("{");
-  text.Append(choice->token_ids.Closed("token_ids"));
-  text.Append(",");
-  text.Append(choice->eos.Closed("eos"));
-  text.Append(",");
-  text.Append(choice->predictions.Closed("predictions"));
+  text.Append(Members({{"token_ids", &choice->token_ids},
+                       {"eos", &choice->eos},
+                       {"predictions", &choice->predictions}}));
   text.Append(",");
   text.Append(std::string_view(AnswerText(EndJson(choice->final, sampling_))).substr(1));
   return text;

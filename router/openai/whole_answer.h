@@ -2,13 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "baton/v1/inference.pb.h"
 #include "nlohmann/json_fwd.hpp"
-#include "router/openai/answer_parts.h"
+#include "router/openai/answer_facts.h"
 #include "router/openai/text_pieces.h"
 
 namespace baton {
@@ -35,7 +37,6 @@ class WholeAnswer final {
   // The entries of a list, with commas between them.
   struct List {
     void Add(const nlohmann::ordered_json& entries);
-    TextPieces Closed(std::string_view name);  // with its name and brackets
 
     TextPieces text;
   };
@@ -50,6 +51,8 @@ class WholeAnswer final {
     List token_ids, eos, predictions;                        // of the extension
     v1::Final final;
   };
+  // The lists as members of an object, in this order and without its braces.
+  static TextPieces Members(std::initializer_list<std::pair<std::string_view, List*>> lists);
   void AddLists(const nlohmann::ordered_json& lists, Choice* choice);
   TextPieces Logprobs(Choice* choice) const;
   TextPieces Extension(Choice* choice) const;

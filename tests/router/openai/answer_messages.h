@@ -8,6 +8,15 @@
 namespace baton {
 
 // Messages of an answer, as a request's flow gives them to the client's side.
+inline v1::Started SomeStart(float temperature) {
+  v1::Started started;
+  started.set_request_id("r1");
+  started.set_model("tiny");
+  started.set_prompt_tokens(6);
+  started.mutable_sampling()->set_temperature(temperature);
+  return started;
+}
+
 inline v1::Delta SomeDelta(const std::string& text, int32_t id) {
   v1::Delta delta;
   delta.set_text(text);

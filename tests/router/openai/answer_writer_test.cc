@@ -16,19 +16,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-v1::Started SomeStart() {
-  v1::Started started;
-  started.set_request_id("r1");
-  started.set_model("tiny");
-  started.set_prompt_tokens(6);
-  started.mutable_sampling()->set_temperature(0.9F);
-  started.mutable_sampling()->set_top_k(0);
-  return started;
-}
-
 AnswerWriter Writer(OpenAiApi api, OpenAiShape shape) {
   AnswerWriter writer({.api = api, .shape = shape, .created = 1700});
-  writer.Start(SomeStart());
+  v1::Started started = SomeStart(0.9F);
+  started.mutable_sampling()->set_top_k(0);
+  writer.Start(started);
   return writer;
 }
 
@@ -164,7 +156,9 @@ TEST(AnswerWriterTest, TextOffsetsFollowTheTextAndNotTheTokens) {
                        .shape = {.stream = true},
                        .created = 1700,
                        .left_out = [](int32_t id) { return id == 2; }});
-  writer.Start(SomeStart());
+  v1::Started started = SomeStart(0.9F);
+  started.mutable_sampling()->set_top_k(0);
+  writer.Start(started);
   v1::Delta delta = SomeDelta("a\uFFFDb€c", 7);
   delta.clear_token_ids();
   const auto add = [&delta](int32_t id, const std::string& text, const std::string& bytes) {

@@ -15,15 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-v1::Started WholeStart() {
-  v1::Started started;
-  started.set_request_id("r1");
-  started.set_model("tiny");
-  started.set_prompt_tokens(6);
-  started.mutable_sampling()->set_temperature(0.5F);
-  return started;
-}
-
 v1::TokenLogprobs WholeLogprobs(const std::string& text, float logprob) {
   v1::TokenLogprobs token;
   token.set_text(text);
@@ -72,7 +63,7 @@ void TellAnswer(int32_t index, WholeAnswer* whole) {
 
 WholeAnswer Whole(OpenAiApi api, OpenAiShape shape) {
   WholeAnswer whole({.api = api, .shape = shape, .created = 1700});
-  whole.Start(WholeStart());
+  whole.Start(SomeStart(0.5F));
   return whole;
 }
 
