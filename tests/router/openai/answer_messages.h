@@ -37,4 +37,20 @@ inline v1::Final SomeFinal() {
   return final;
 }
 
+// BOS, which the text leaves out, "né", of which a token has one byte, and "x".
+inline v1::Prompt EchoOf(bool scored) {
+  v1::Prompt prompt;
+  prompt.set_text("néx");
+  for (const int32_t id : {1, 9, 8, 7, 6}) prompt.add_token_ids(id);
+  if (!scored) return prompt;
+  for (const std::string& bytes : {std::string("<s>"), std::string("n"), std::string("\xC3"),
+                                   std::string("\xA9"), std::string("x")}) {
+    v1::TokenLogprobs* token = prompt.add_logprobs();
+    token->set_text(bytes[0] == '\xC3' || bytes[0] == '\xA9' ? "\uFFFD" : bytes);
+    if (token->text() != bytes) token->set_raw_bytes(bytes);
+    if (bytes != "<s>") token->set_logprob(-1);
+  }
+  return prompt;
+}
+
 }  // namespace baton

@@ -178,22 +178,6 @@ TEST(AnswerWriterTest, TextOffsetsFollowTheTextAndNotTheTokens) {
   EXPECT_EQ(offsets, Json::parse("[0,0,1,2,3,4,4,4]"));
 }
 
-// BOS, which the text leaves out, "né", of which a token has one byte, and "x".
-v1::Prompt EchoOf(bool scored) {
-  v1::Prompt prompt;
-  prompt.set_text("néx");
-  for (const int32_t id : {1, 9, 8, 7, 6}) prompt.add_token_ids(id);
-  if (!scored) return prompt;
-  for (const std::string& bytes : {std::string("<s>"), std::string("n"), std::string("\xC3"),
-                                   std::string("\xA9"), std::string("x")}) {
-    v1::TokenLogprobs* token = prompt.add_logprobs();
-    token->set_text(bytes[0] == '\xC3' || bytes[0] == '\xA9' ? "\uFFFD" : bytes);
-    if (token->text() != bytes) token->set_raw_bytes(bytes);
-    if (bytes != "<s>") token->set_logprob(-1);
-  }
-  return prompt;
-}
-
 TEST(AnswerWriterTest, AnEchoStandsBeforeTheText) {
   AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true});
   const Json echo = ChunkOf(writer.PromptEvent(EchoOf(false)))["choices"][0];

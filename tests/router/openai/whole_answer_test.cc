@@ -26,21 +26,6 @@ v1::TokenLogprobs WholeLogprobs(const std::string& text, float logprob) {
   return token;
 }
 
-// BOS, which the text leaves out, "né", of which a token has one byte, and "x".
-v1::Prompt WholeEcho() {
-  v1::Prompt prompt;
-  prompt.set_text("néx");
-  for (const int32_t id : {1, 9, 8, 7, 6}) prompt.add_token_ids(id);
-  for (const std::string& bytes : {std::string("<s>"), std::string("n"), std::string("\xC3"),
-                                   std::string("\xA9"), std::string("x")}) {
-    v1::TokenLogprobs* token = prompt.add_logprobs();
-    token->set_text(bytes[0] == '\xC3' || bytes[0] == '\xA9' ? "\uFFFD" : bytes);
-    if (token->text() != bytes) token->set_raw_bytes(bytes);
-    if (bytes != "<s>") token->set_logprob(-1);
-  }
-  return prompt;
-}
-
 // An answer of two tokens, with everything that can be asked for.
 void TellAnswer(int32_t index, WholeAnswer* whole) {
   for (const std::string text : {"a\"b\n", "ä"}) {
@@ -92,7 +77,7 @@ TEST(WholeAnswerTest, ACompletionIsWrittenAsEver) {
       R"(fer":0.0,"ttft":0.0,"total":0.0},"attempts":1,"workers":{"prefill":null,"decode":"12)"
       R"(7.0.0.1:5"},"sampling":{"temperature":0.5}}})";
   WholeAnswer whole = Whole(OpenAiApi::kCompletions, {.extension = true});
-  whole.Show(WholeEcho());
+  whole.Show(EchoOf(true));
   TellAnswer(0, &whole);
   EXPECT_EQ(TextOf(&whole), kText);
 }
@@ -135,7 +120,7 @@ TEST(WholeAnswerTest, AChatOfTwoAnswersIsWrittenAsEver) {
 
 TEST(WholeAnswerTest, AnEchoHasItsLogprobsInTheListsOfTheAnswer) {
   WholeAnswer whole = Whole(OpenAiApi::kCompletions, {});
-  whole.Show(WholeEcho());
+  whole.Show(EchoOf(true));
   v1::Delta delta = SomeDelta("y", 5);
   *delta.add_logprobs() = WholeLogprobs("y", -2);
   whole.Append(delta);
