@@ -297,7 +297,8 @@ class Backend {
   virtual void GatherColumns(Matrix parts, Matrix out) = 0;
 
   // Draws a token for each of `rows` from logits fp32 [at least rows, vocab], which are scratch
-  // afterwards. `results` is filled when EndStep returns and must stay valid until then.
+  // afterwards. A row whose logits are no distribution has a result that is not valid, and no other
+  // row is touched by it. `results` is filled when EndStep returns and must stay alive until then.
   virtual void Sample(Matrix logits, std::span<const SampleRow> rows,
                       std::span<SampledToken> results) = 0;
 
@@ -307,7 +308,7 @@ class Backend {
   virtual void Fetch(Matrix values, std::span<float> host) = 0;
 
   // Waits for the oldest step that has begun; its results are on the host when this returns. A
-  // fault of the device during the step, or logits that are no numbers, are reported here.
+  // fault of the device during the step is reported here.
   virtual absl::Status EndStep() = 0;
 };
 

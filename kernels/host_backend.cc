@@ -105,11 +105,6 @@ void HostBackend::Fetch(Matrix values, std::span<float> host) {
   if (!host.empty()) std::memcpy(host.data(), values.data, host.size_bytes());
 }
 
-void HostBackend::NoteBadLogits(int64_t row) {
-  if (!fault_.empty()) return;
-  fault_ = absl::StrCat("the logits of row ", row, " are not finite numbers");
-}
-
 absl::Status HostBackend::EndStep() {
   if (fault_.empty()) return absl::OkStatus();
   return DeviceFault(std::exchange(fault_, {}));

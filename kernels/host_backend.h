@@ -38,9 +38,6 @@ class HostBackend : public Backend {
   // `collective` is null for a backend without a group, and outlives this otherwise.
   HostBackend(BackendInfo info, Collective* collective);
 
-  // EndStep will say that this row's logits are no numbers, unless something went wrong before.
-  void NoteBadLogits(int64_t row);
-
   const OperationCheck& check() const { return check_; }
   // Of the step that began last.
   const StepLayout& layout() const { return layout_; }

@@ -77,6 +77,13 @@ struct TenantRules {
   }
 };
 
+// After how many failures a request is given up; each at least 1.
+struct AttemptLimits {
+  int32_t counted = 4;     // attempts that CountsAgainstRequest
+  int32_t killed = 3;      // processes that died under it
+  int32_t not_finite = 2;  // workers whose logits for it were no numbers; another's will be none
+};
+
 struct RouterOptions {
   std::string served_model_name;             // what requests call the model
   std::vector<std::string> prefill_workers;  // host:port or name:port; empty = decode prefills
@@ -97,8 +104,7 @@ struct RouterOptions {
   bool trust_tenant_header = false;     // callers may name their tenant
   bool share_prefix_cache = false;      // tenants find each other's prefixes
   base::Duration log_stats_interval{};  // of the log's line on the load; 0 = none
-  int32_t max_counted_attempts = 4;
-  int32_t max_killed_workers = 3;
+  AttemptLimits attempts;
   RouterDeadlines deadlines;
 
   // Whether it matters to a placement what workers have in their prefix caches.

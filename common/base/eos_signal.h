@@ -28,11 +28,15 @@ struct TokenLogprob {
 struct TokenScore {
   float logprob = 0;                       // raw distribution, nats
   std::vector<TokenLogprob> top_logprobs;  // as those of SampledToken
+  bool valid = true;                       // likewise
 };
 
 // One sampled token with everything that travels with it, from the sampler to the client.
 struct SampledToken {
   int32_t token = 0;
+  // False: the logits were no distribution, for one was NaN or +infinity, or none above -infinity.
+  // Nothing was drawn then, and nothing else here counts.
+  bool valid = true;
   float logprob = 0;                       // raw distribution, nats
   std::vector<TokenLogprob> top_logprobs;  // as many as asked for, highest first, ties by lower id
   EosSignal eos;

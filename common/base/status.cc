@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kPayloadUrl[] = "baton/error-detail";
 
-constexpr std::array<std::pair<Reason, std::string_view>, 26> kReasonNames = {{
+constexpr std::array<std::pair<Reason, std::string_view>, 27> kReasonNames = {{
     {Reason::kEmptyPrompt, "EMPTY_PROMPT"},
     {Reason::kTooLong, "TOO_LONG"},
     {Reason::kModelNotFound, "MODEL_NOT_FOUND"},
@@ -29,6 +29,7 @@ constexpr std::array<std::pair<Reason, std::string_view>, 26> kReasonNames = {{
     {Reason::kNoWorker, "NO_WORKER"},
     {Reason::kAttemptsExhausted, "ATTEMPTS_EXHAUSTED"},
     {Reason::kRequestKilledWorkers, "REQUEST_KILLED_WORKERS"},
+    {Reason::kLogitsNotFinite, "LOGITS_NOT_FINITE"},
     {Reason::kDrained, "DRAINED"},
     {Reason::kFull, "FULL"},
     {Reason::kDraining, "DRAINING"},

@@ -36,6 +36,7 @@ enum class Reason {
   kNoWorker,
   kAttemptsExhausted,
   kRequestKilledWorkers,
+  kLogitsNotFinite,
   kDrained,
   // Between router and workers.
   kFull,

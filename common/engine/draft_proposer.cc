@@ -208,9 +208,10 @@ bool DraftProposer::Step() {
     Live* const live = row.live;
     live->computed += row.tokens;
     if (!row.draws) continue;
-    const TokenId id = (drawn++)->token;
+    const SampledToken& sample = *drawn++;
+    const TokenId id = sample.token;
     // Nothing is drawn behind an end, so an id that is one would be of no use.
-    if (live->stop.EndsBy(id)) {
+    if (!sample.valid || live->stop.EndsBy(id)) {
       live->end = live->length();
       continue;
     }

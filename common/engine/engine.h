@@ -170,6 +170,7 @@ struct EngineFigures {
   uint64_t steps_overlapped = 0;  // submitted while another was on the device
   uint64_t rows_ahead = 0;        // planned behind a token that was still being drawn
   uint64_t rows_discarded = 0;    // computed for sequences that had ended
+  uint64_t ends_not_finite = 0;   // sequences ended because their logits were not finite numbers
   // Of proposals, as SchedulerFigures says.
   uint64_t rows_proposed = 0, ids_proposed = 0, ids_accepted = 0;
   std::array<uint64_t, kMaxProposals> accepted_at{};

@@ -52,6 +52,13 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const KvCache&
           .runaway = options.runaway};
 }
 
+absl::Status BrokenDraws() {
+  return absl::InternalError(
+      absl::StrCat("the logits of ", DrawHealth::kMostSpoilt,
+                   " prompts were not finite numbers, and no others came between; the weights or "
+                   "the device are broken, or the weights' numbers are too large for the dtype"));
+}
+
 absl::Status DeviceFault(std::string_view what) {
   return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDeviceFault}, what);
 }
@@ -266,7 +273,8 @@ bool EngineLoop::FinishStep() {
                  .decode_sequences = shape.decode_sequences,
                  .predicting = predicting});
   last_end_ = end;
-  return true;
+  if (scheduler_.draw_health().broken()) FailStep(step.plan, BrokenDraws());
+  return healthy_;
 }
 
 // Figures first, so that who saw an event sees figures at least as new.
@@ -369,6 +377,7 @@ EngineFigures EngineLoop::Snapshot() const {
   to.steps_overlapped = steps_overlapped_;
   to.rows_ahead = from.rows_ahead;
   to.rows_discarded = from.rows_discarded;
+  to.ends_not_finite = from.ends_not_finite;
   to.rows_proposed = from.rows_proposed;
   to.ids_proposed = from.ids_proposed;
   to.ids_accepted = from.ids_accepted;

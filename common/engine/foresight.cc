@@ -33,6 +33,7 @@ void Foresight::Take(const StepPlan& plan, StepOutput* output) const {
     for (int32_t i = 0; i < counting; ++i) {
       const kernels::SampleRow& draw = row.draws[static_cast<size_t>(i)];
       SampledToken& token = drawn[static_cast<size_t>(i)];
+      if (!token.valid) break;
       token.end = predictor_->Take(row.sequence, SampleStep(draw), token);
       // Nothing is foreseen behind the end that the model wanted.
       if (token.natural_end || std::ranges::binary_search(draw.eos_ids, token.token)) break;

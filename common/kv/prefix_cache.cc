@@ -70,6 +70,14 @@ void PrefixCache::Insert(Chain* chain, std::span<const TokenId> tokens, BlockId 
   Advance(chain, hash, mine, block);
 }
 
+void PrefixCache::Forget(std::string_view salt, std::span<const TokenId> tokens) {
+  const Found found = Match(salt, tokens, static_cast<int32_t>(tokens.size()) / block_size_);
+  for (const BlockId block : found.table.ids()) {
+    Erase(block);
+    pool_->SetCached(block, false);
+  }
+}
+
 bool PrefixCache::Equal(const Entry& found, const Chain& chain,
                         std::span<const TokenId> tokens) const {
   return found.parent == chain.parent && (chain.parent != 0 || found.salt == chain.salt) &&

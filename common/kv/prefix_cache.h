@@ -49,6 +49,9 @@ class PrefixCache {
   // Enters `block`, which holds the proven KV of `tokens` (one full block) behind `chain`, and
   // moves the chain on. An equal entry stays; `block` is then not entered.
   void Insert(Chain* chain, std::span<const TokenId> tokens, BlockId block);
+  // Takes out every entry of the longest cached prefix of `tokens`, so that nobody finds it or goes
+  // on behind it: its KV is not to be trusted. Who has references keeps them.
+  void Forget(std::string_view salt, std::span<const TokenId> tokens);
 
   size_t size() const { return by_hash_.size(); }
 

@@ -196,6 +196,9 @@ std::vector<MetricInfo> LoadMetrics() {
       "way", {"recompute", "swap"}));
   rows.push_back(WorkerRow(Metric::kStepsOverlapped, counter, "baton_steps_overlapped_total",
                            "Steps handed to the device while it computed another one."));
+  rows.push_back(
+      WorkerRow(Metric::kSequencesNotFinite, counter, "baton_sequences_not_finite_total",
+                "Sequences ended because the model's logits for them were not finite numbers."));
   rows.push_back(WorkerRow(
       Metric::kDecodeStepDuration, gauge, "baton_decode_step_seconds",
       "Mean time of the last seconds' steps in which answers went on, prompts beside them "

@@ -54,6 +54,7 @@ enum class Metric {
   kNumPreemptions,
   kPreemptionsByWay,
   kStepsOverlapped,
+  kSequencesNotFinite,
   kSpecDecodeNumDrafts,
   kSpecDecodeNumDraftTokens,
   kSpecDecodeNumAcceptedTokens,

@@ -48,6 +48,7 @@ Combinations ErrorPairs() {
     pairs.push_back({"UNAVAILABLE", Name(reason)});
   }
   pairs.push_back({"INTERNAL", Name(Reason::kRequestKilledWorkers)});
+  pairs.push_back({"INTERNAL", Name(Reason::kLogitsNotFinite)});
   pairs.push_back({"other", "other"});
   return pairs;
 }
@@ -157,12 +158,13 @@ std::vector<MetricInfo> RequestMetrics() {
                        "requests are queued, and calls of Tokenize and Detokenize."));
   rows.push_back(Plain(Metric::kTextBytesWaiting, MetricType::kGauge, "baton_text_bytes_waiting",
                        {}, "Bytes of what waits for the text pool."));
-  rows.push_back(Plain(Metric::kAttempts, counter, "baton_attempts_total",
-                       {{"outcome",
-                         {"finished", "released", "cancelled", "deadline", "full", "too_long",
-                          "draining", "revoked", "expired", "unknown_ticket", "layout_mismatch",
-                          "push_failed", "stream_broken", "worker_died", "device_fault", "other"}}},
-                       "Attempts (one Decode and at most one Prefill stream) that ended, by how."));
+  rows.push_back(
+      Plain(Metric::kAttempts, counter, "baton_attempts_total",
+            {{"outcome",
+              {"finished", "released", "cancelled", "deadline", "full", "too_long", "draining",
+               "revoked", "expired", "unknown_ticket", "layout_mismatch", "push_failed",
+               "stream_broken", "worker_died", "device_fault", "not_finite", "other"}}},
+            "Attempts (one Decode and at most one Prefill stream) that ended, by how."));
   return rows;
 }
 

@@ -13,7 +13,7 @@ namespace baton {
 namespace {
 
 bool SameDraw(const SampledToken& a, const SampledToken& b) {
-  return a.token == b.token &&
+  return a.token == b.token && a.valid == b.valid &&
          std::bit_cast<uint32_t>(a.logprob) == std::bit_cast<uint32_t>(b.logprob);
 }
 
@@ -22,7 +22,7 @@ absl::Status CheckSameScores(size_t rank, const std::vector<TokenScore>& scores,
   BATON_CHECK(scores.size() == expected.size()) << scores.size() << " of " << expected.size();
   for (size_t i = 0; i < scores.size(); ++i) {
     const auto bits = [](const TokenScore& score) {
-      return std::bit_cast<uint32_t>(score.logprob);
+      return std::pair(score.valid, std::bit_cast<uint32_t>(score.logprob));
     };
     if (bits(scores[i]) == bits(expected[i])) continue;
     return kernels::DeviceFault(

@@ -134,7 +134,7 @@ StepOutput TransformerRunner::OutputOf(InFlight step) {
   for (size_t i = 0; i < step.samples.size(); ++i) {
     SampledToken& sample = step.samples[i];
     if (step.is_score[i]) {
-      output.scores.push_back({sample.logprob, std::move(sample.top_logprobs)});
+      output.scores.push_back({sample.logprob, std::move(sample.top_logprobs), sample.valid});
     } else {
       add_bare();
       output.samples.push_back(std::move(sample));

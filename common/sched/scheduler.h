@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/prefix_cache.h"
+#include "common/sched/draw_health.h"
 #include "common/sched/events.h"
 #include "common/sched/limits.h"
 #include "common/sched/live_sequence.h"
@@ -126,6 +127,7 @@ class Scheduler {
   void Visit(const std::function<void(const LiveSequence&)>& visitor) const;
 
   SchedulerFigures figures() const;
+  const DrawHealth& draw_health() const { return draw_health_; }
   int32_t live() const { return static_cast<int32_t>(live_.size()); }
   // How many sequences count against the bound of the queue.
   int32_t num_queued() const;
@@ -232,6 +234,7 @@ class Scheduler {
   static void GoOnByGuide(LiveSequence* sequence, TokenId token);
   void NoteSpecial(LiveSequence* sequence, TokenId token) const;
   RunawayAction JudgeRunaway(LiveSequence* sequence) const;
+  void EndSpoilt(LiveSequence* sequence, base::Instant now);
   void EnterProven(LiveSequence* sequence);
   void ReportProven(LiveSequence* sequence, bool last, base::Instant now);
 
@@ -279,6 +282,7 @@ class Scheduler {
   bool waits_for_copies_ = false;     // in it the first in line waited for copies alone
   SequenceId oldest_;                 // that came first, of all that are not over; of the last Plan
   SchedulerFigures counters_;
+  DrawHealth draw_health_;
 };
 
 template <typename Event>

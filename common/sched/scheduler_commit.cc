@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/status.h"
 #include "common/base/token_boundary.h"
 #include "common/sched/scheduler.h"
 
@@ -18,6 +20,11 @@ absl::Status AskGuide(const LiveSequence& sequence, SampledToken* token) {
   token->forced = !guide->Forced().ids.empty();
   token->only_end = guide->only_end();
   return absl::OkStatus();
+}
+
+bool Valid(std::span<const SampledToken> drawn, std::span<const TokenScore> scores) {
+  return std::ranges::all_of(drawn, &SampledToken::valid) &&
+         std::ranges::all_of(scores, &TokenScore::valid);
 }
 
 }  // namespace
@@ -63,6 +70,8 @@ void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row,
                           std::span<const SampledToken> drawn, std::span<const TokenScore> scores,
                           base::Instant now) {
   if (drawn.size() > 1) return CommitVerified(sequence, row, drawn, now);
+  if (!Valid(drawn, scores)) return EndSpoilt(sequence, now);
+  if (!drawn.empty()) draw_health_.Drew();
   if (sequence->searches()) return CommitBeam(sequence, row, drawn[0], now);
   const int32_t fed = row.num_tokens();
   if (sequence->state == SequenceState::kPrefilling) {
@@ -159,6 +168,19 @@ RunawayAction Scheduler::JudgeRunaway(LiveSequence* sequence) const {
   if (!sequence->ran_away()) return RunawayAction::kOff;
   if (options_.runaway == RunawayAction::kEnd) return RunawayAction::kEnd;
   return std::exchange(sequence->runaway_told, true) ? RunawayAction::kOff : options_.runaway;
+}
+
+// Others go on: their rows have nothing of this one. Its KV may be what spoilt the logits, in
+// blocks that were found in the prefix cache, too, so nobody is to find them there.
+void Scheduler::EndSpoilt(LiveSequence* sequence, base::Instant now) {
+  if (cache_ != nullptr) cache_->Forget(sequence->spec.cache_salt, sequence->tokens);
+  ++counters_.ends_not_finite;
+  draw_health_.Spoilt(sequence->spec.prompt);
+  End(sequence, FinishReason::kError, std::nullopt, now,
+      MakeError(absl::StatusCode::kInternal, {.reason = Reason::kLogitsNotFinite},
+                absl::StrCat("the logits behind ", sequence->length(),
+                             " tokens are not finite numbers; the weights may be broken, or what "
+                             "the model computes of this text is too large for its dtype")));
 }
 
 // Enters full blocks that became proven into the prefix cache.

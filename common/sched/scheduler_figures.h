@@ -32,8 +32,9 @@ struct SchedulerFigures {
   uint64_t generated_tokens = 0;
   uint64_t prefill_chunks = 0;  // rows that held only a part of what had to be computed
   int32_t largest_batch = 0;
-  uint64_t rows_ahead = 0;      // planned behind a token that was not known yet
-  uint64_t rows_discarded = 0;  // of sequences that had ended before
+  uint64_t rows_ahead = 0;       // planned behind a token that was not known yet
+  uint64_t rows_discarded = 0;   // of sequences that had ended before
+  uint64_t ends_not_finite = 0;  // sequences ended because their logits were not finite numbers
   // Rows that fed proposals, the ids that were proposed, and those of them that were drawn, in all
   // and by their place behind the last token.
   uint64_t rows_proposed = 0, ids_proposed = 0, ids_accepted = 0;

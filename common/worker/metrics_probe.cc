@@ -311,6 +311,7 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   raise(Metric::kPreemptionsByWay, f.swaps, {"swap"});
   if (f.swap_blocks_total > 0) ScrapeSwaps(f);
   raise(Metric::kStepsOverlapped, f.steps_overlapped);
+  raise(Metric::kSequencesNotFinite, f.ends_not_finite);
   raise(Metric::kSpecDecodeNumDrafts, f.rows_proposed);
   raise(Metric::kSpecDecodeNumDraftTokens, f.ids_proposed);
   raise(Metric::kSpecDecodeNumAcceptedTokens, f.ids_accepted);

@@ -1,7 +1,6 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -214,13 +213,11 @@ void CpuBackend::SiluMul(Matrix gate_up, Matrix out) {
 void CpuBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                         std::span<SampledToken> results) {
   check().Sample(logits, rows, results);
-  std::atomic<int64_t> bad_row{-1};
   cpu::ParallelItems(
       info().threads, static_cast<int64_t>(rows.size()), [&](int64_t row, int thread) {
         const std::span<const float> raw(static_cast<const float*>(logits.row(row)), logits.cols);
-        if (!samplers_[thread].Run(rows[row], raw, results[row])) bad_row = row;
+        samplers_[thread].Run(rows[row], raw, results[row]);
       });
-  if (bad_row >= 0) NoteBadLogits(bad_row);
 }
 
 }  // namespace baton::kernels

@@ -214,10 +214,11 @@ void RowSampler::TopLogprobs(const SampleRow& row, std::span<const float> raw,
   }
 }
 
-bool RowSampler::Run(const SampleRow& row, std::span<const float> raw, SampledToken& result) {
+void RowSampler::Run(const SampleRow& row, std::span<const float> raw, SampledToken& result) {
   result = SampledToken();
   const LogitRange range = ops_.range(raw);
-  if (!range.valid) return false;
+  result.valid = range.valid;
+  if (!result.valid) return;
   const ExpSums sums = ops_.exp_sums(raw, range.highest, BestId(row.eos_ids, raw));
   const double log_total = std::log(sums.total);
   result.eos.entropy = static_cast<float>(log_total - sums.weighted / sums.total);
@@ -239,7 +240,6 @@ bool RowSampler::Run(const SampleRow& row, std::span<const float> raw, SampledTo
   const double raw_logit = raw[draw.token];
   result.logprob = static_cast<float>(raw_logit - range.highest - log_total);
   if (row.num_top_logprobs > 0) TopLogprobs(row, raw, range, log_total, result);
-  return true;
 }
 
 }  // namespace baton::kernels::cpu

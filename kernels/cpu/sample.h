@@ -79,8 +79,7 @@ class RowSampler {
  public:
   explicit RowSampler(const SampleOps& ops) : ops_(ops) {}
 
-  // False when `raw` is not a distribution; `result` is then token 0.
-  bool Run(const SampleRow& row, std::span<const float> raw, SampledToken& result);
+  void Run(const SampleRow& row, std::span<const float> raw, SampledToken& result);
 
  private:
   struct Draw {

@@ -121,10 +121,11 @@ Draw DrawOne(const SampleRow& row, std::span<const float> logits, uint32_t draw)
 
 }  // namespace
 
-bool SampleRowInto(const SampleRow& row, std::span<const float> raw, SampleProcessors& processors,
+void SampleRowInto(const SampleRow& row, std::span<const float> raw, SampleProcessors& processors,
                    SampledToken& result) {
   result = SampledToken();
-  if (!IsDistribution(raw)) return false;
+  result.valid = IsDistribution(raw);
+  if (!result.valid) return;
   const RawStats stats = FillSignal(row, raw, result.eos);
   Draw draw = DrawOne(row, processors.Process(row, raw), 0);
   result.eos.eos_prob_sampling = static_cast<float>(draw.stop_mass);
@@ -144,7 +145,6 @@ bool SampleRowInto(const SampleRow& row, std::span<const float> raw, SampleProce
       result.top_logprobs.push_back({ranked[i], logprob(ranked[i])});
     }
   }
-  return true;
 }
 
 }  // namespace baton::kernels::reference

@@ -8,9 +8,8 @@
 
 namespace baton::kernels::reference {
 
-// Samples one row as Backend::Sample. Returns false when `raw` is not a distribution: a NaN or
-// +infinity in it, or nothing above -infinity; `result` is then token 0.
-bool SampleRowInto(const SampleRow& row, std::span<const float> raw, SampleProcessors& processors,
+// Samples one row as Backend::Sample.
+void SampleRowInto(const SampleRow& row, std::span<const float> raw, SampleProcessors& processors,
                    SampledToken& result);
 
 }  // namespace baton::kernels::reference

@@ -10,11 +10,11 @@
 namespace baton {
 namespace {
 
-constexpr std::array<std::string_view, 16> kOutcomeNames = {
-    "finished",      "released",       "cancelled",       "deadline",
-    "full",          "too_long",       "draining",        "revoked",
-    "expired",       "unknown_ticket", "layout_mismatch", "push_failed",
-    "stream_broken", "worker_died",    "device_fault",    "other"};
+constexpr std::array<std::string_view, 17> kOutcomeNames = {
+    "finished",        "released",    "cancelled",     "deadline",    "full",
+    "too_long",        "draining",    "revoked",       "expired",     "unknown_ticket",
+    "layout_mismatch", "push_failed", "stream_broken", "worker_died", "device_fault",
+    "not_finite",      "other"};
 
 std::optional<AttemptOutcome> OutcomeOfReason(Reason reason) {
   switch (reason) {
@@ -37,6 +37,8 @@ std::optional<AttemptOutcome> OutcomeOfReason(Reason reason) {
       return AttemptOutcome::kPushFailed;
     case Reason::kDeviceFault:
       return AttemptOutcome::kDeviceFault;
+    case Reason::kLogitsNotFinite:
+      return AttemptOutcome::kNotFinite;
     default:
       return std::nullopt;
   }
@@ -72,6 +74,7 @@ bool CountsAgainstRequest(AttemptOutcome outcome) {
     case AttemptOutcome::kStreamBroken:
     case AttemptOutcome::kWorkerDied:
     case AttemptOutcome::kDeviceFault:
+    case AttemptOutcome::kNotFinite:
     case AttemptOutcome::kOther:
       return true;
     default:
@@ -88,6 +91,7 @@ void AttemptLedger::Record(AttemptOutcome outcome, const std::vector<WorkerKey>&
                            base::Instant now, base::Duration avoid_for) {
   const bool counts = CountsAgainstRequest(outcome);
   if (counts) ++counted_;
+  if (outcome == AttemptOutcome::kNotFinite) ++not_finite_;
   for (const WorkerKey& key : suspects) {
     if (counts) suspects_.insert(key);
     avoid_until_.emplace_back(key, now + avoid_for);
@@ -98,19 +102,27 @@ bool AttemptLedger::NeedsCertainty(int max_killed) const {
   return static_cast<int>(suspects_.size()) >= max_killed;
 }
 
-std::optional<absl::Status> AttemptLedger::Verdict(const IsAlive& alive, int max_counted,
-                                                   int max_killed, const absl::Status& last) const {
+std::optional<absl::Status> AttemptLedger::Verdict(const IsAlive& alive,
+                                                   const AttemptLimits& limits,
+                                                   const absl::Status& last) const {
   const auto dead = std::count_if(suspects_.begin(), suspects_.end(),
                                   [&](const WorkerKey& key) { return !alive(key); });
   const std::string last_words(last.message());
-  if (dead >= max_killed) {
+  if (not_finite_ >= limits.not_finite) {
+    return MakeError(absl::StatusCode::kInternal, {.reason = Reason::kLogitsNotFinite},
+                     absl::StrCat(not_finite_,
+                                  " attempts came to the same end, so it is not tried "
+                                  "again. Last: ",
+                                  last_words));
+  }
+  if (dead >= limits.killed) {
     return MakeError(absl::StatusCode::kInternal, {.reason = Reason::kRequestKilledWorkers},
                      absl::StrCat(dead,
                                   " worker processes died while they ran this request; it "
                                   "is not tried again. Last: ",
                                   last_words));
   }
-  if (counted_ >= max_counted) {
+  if (counted_ >= limits.counted) {
     return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kAttemptsExhausted},
                      absl::StrCat(counted_, " attempts failed. Last: ", last_words,
                                   ". Try again, or look at the workers' logs"));

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
+#include "router/router_options.h"
 #include "router/workers/worker_calls.h"
 #include "router/workers/worker_view.h"
 
@@ -30,6 +31,7 @@ enum class AttemptOutcome {
   kStreamBroken,
   kWorkerDied,
   kDeviceFault,
+  kNotFinite,  // the worker's logits for it were not finite numbers
   kOther,
 };
 std::string_view AttemptOutcomeName(AttemptOutcome outcome);
@@ -61,13 +63,14 @@ class AttemptLedger final {
   bool NeedsCertainty(int max_killed) const;
 
   // The error that ends the request now, if any.
-  std::optional<absl::Status> Verdict(const IsAlive& alive, int max_counted, int max_killed,
+  std::optional<absl::Status> Verdict(const IsAlive& alive, const AttemptLimits& limits,
                                       const absl::Status& last) const;
 
   std::set<WorkerKey> Avoid(base::Instant now) const;
 
  private:
   int counted_ = 0;
+  int not_finite_ = 0;
   std::set<WorkerKey> suspects_;
   std::vector<std::pair<WorkerKey, base::Instant>> avoid_until_;
 };

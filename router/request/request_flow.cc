@@ -349,13 +349,12 @@ void RequestFlow::RetryOrGiveUp() {
   const auto alive = [this](const WorkerKey& key) { return context_->directory->IsAlive(key); };
   const RouterOptions& options = context_->options;
   const base::Instant now = context_->clock->Now();
-  if (ledger_.NeedsCertainty(options.max_killed_workers) && now < settle_until_) {
+  if (ledger_.NeedsCertainty(options.attempts.killed) && now < settle_until_) {
     EnterState(State::kQueued);
     settle_at_ = settle_until_;
     return;
   }
-  if (const auto verdict = ledger_.Verdict(alive, options.max_counted_attempts,
-                                           options.max_killed_workers, last_failure_)) {
+  if (const auto verdict = ledger_.Verdict(alive, options.attempts, last_failure_)) {
     return Fail(*verdict, FinishReason::kError);
   }
   EnterQueue();

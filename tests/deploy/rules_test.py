@@ -52,6 +52,7 @@ ACKS = f'baton_kv_transfer_duration_seconds_count{{{PREFILL},stage="ack"}}'
 BROKEN = f'baton_kv_transfer_failures_total{{{PREFILL},reason="PUSH_FAILED"}}'
 LEFT = f'baton_kv_transfer_failures_total{{{PREFILL},reason="CANCELLED"}}'
 EXPIRED = f"baton_reservations_expired_total{{{DECODE}}}"
+NOT_FINITE = f"baton_sequences_not_finite_total{{{DECODE}}}"
 PREFILL_WORK = f'baton_iteration_duration_seconds_sum{{{PREFILL},phase="prefill"}}'
 DECODE_WORK = f'baton_iteration_duration_seconds_sum{{{DECODE},phase="decode"}}'
 PREDICTING, PREDICTED = (f"baton_end_prediction_duration_seconds_{part}{{{DECODE}}}" for part in ("sum", "count"))
@@ -158,6 +159,7 @@ CASES = [
     Case("BatonPreemptions", {PREEMPTED: "0+90x{n}"}, {PREEMPTED: "0+50x{n}"}),
     Case("BatonHandoffFailures", {BROKEN: "0+60x{n}"}, {BROKEN: "0+20x{n}", LEFT: "0+300x{n}"}),
     Case("BatonReservationsExpired", {EXPIRED: "0x35 2x{n}"}, {EXPIRED: "2x{n}"}),
+    Case("BatonLogitsNotFinite", {NOT_FINITE: "0x35 2x{n}"}, {NOT_FINITE: "2x{n}"}),
     Case("BatonPrefillDecodeImbalance", {PREFILL_WORK: "0+58x{n}", WAITING: "20x{n}"},
          {PREFILL_WORK: "0+58x{n}", WAITING: "20x{n}", KV_USE: "0.7x{n}"}),
     Case("BatonRequestLeak", {INFLIGHT: "3x{n}"}, {RECEIVED: "3+600x{n}", INFLIGHT: "3x{n}"}),

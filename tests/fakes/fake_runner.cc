@@ -250,6 +250,7 @@ StepOutput FakeRunner::Compute(const StepPlan& plan) {
 SampledToken FakeRunner::Draw(const StepRow& row, int32_t index) {
   kernels::SampleRow sampling = row.draws[static_cast<size_t>(index)];
   if (row.beam >= 0) {
+    if (model_.spoils && model_.spoils(sampling)) return {.valid = false};
     const uint64_t history = ReadHistory(row, EndOfDraw(row, index));
     SampledToken token{.top_logprobs = FakeCandidates(model_, history, sampling.num_top_logprobs)};
     token.token = token.top_logprobs.front().token;
@@ -273,6 +274,7 @@ SampledToken FakeRunner::Draw(const StepRow& row, int32_t index) {
     sampling.allowed = row.guide->Mask();
   }
   SampledToken token = FakeDraw(model_, ReadHistory(row, EndOfDraw(row, index)), sampling);
+  if (model_.spoils && model_.spoils(sampling)) token = {.valid = false};
   if (sampling.one_of_several) {
     last_.erase(row.slot);
   } else {

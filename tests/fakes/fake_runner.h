@@ -34,6 +34,8 @@ struct FakeModelOptions {
   int32_t probe_dims = 0;     // products with each token
   // Overrides draws in tests that need a given token; sees prompt and output.
   std::function<std::optional<TokenId>(const kernels::SampleRow&)> force;
+  // Whether the logits of a draw are no numbers; sees prompt and output.
+  std::function<bool(const kernels::SampleRow&)> spoils;
   // Overrides the raw probability of EOS.
   std::function<float(const kernels::SampleRow&)> eos_prob;
   int32_t max_in_flight = 1;  // 2: as a device with a queue of its own

@@ -265,22 +265,33 @@ TEST_P(SampleTest, AnEosDrawIsRecordedAndRedrawnWithoutEos) {
   EXPECT_GT(ends, 30);
 }
 
-TEST_P(SampleTest, NonFiniteLogitsAreADeviceFaultOfTheStep) {
+TEST_P(SampleTest, NonFiniteLogitsSpoilTheirOwnRow) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   for (const float temperature : {0.0f, 1.0f}) {
     for (const std::vector<float>& bad :
          {std::vector<float>{1, nan, 2, 3, 4, 5, 6, 7, 8, 9}, std::vector<float>{1, 2, infinity},
           std::vector<float>(20, -infinity)}) {
-      TestMatrix matrix(DType::kF32, 1, static_cast<int64_t>(bad.size()));
-      std::memcpy(matrix.data(), bad.data(), bad.size() * sizeof(float));
-      std::vector<SampledToken> results(1);
-      const SampleRow row{.temperature = temperature, .top_p = 0.9f};
-      backend_->Sample(matrix.view(), {&row, 1}, results);
-      const absl::Status end = backend_->EndStep();
-      EXPECT_EQ(ReasonOf(end), Reason::kDeviceFault) << end;
-      EXPECT_EQ(results[0].token, 0);
-      EXPECT_TRUE(backend_->EndStep().ok()) << "a fault is reported once";
+      std::vector<float> good(bad.size());
+      std::iota(good.begin(), good.end(), 1.0f);
+      TestMatrix matrix(DType::kF32, 3, static_cast<int64_t>(bad.size()));
+      for (int64_t row = 0; row < 3; ++row) {
+        const std::vector<float>& logits = row == 1 ? bad : good;
+        std::memcpy(matrix.view().row(row), logits.data(), logits.size() * sizeof(float));
+      }
+      std::vector<SampledToken> results(3);
+      const SampleRow row{.temperature = temperature, .top_p = 0.9f, .num_top_logprobs = 2};
+      const std::vector<SampleRow> rows(3, row);
+      backend_->Sample(matrix.view(), rows, results);
+      ASSERT_TRUE(backend_->EndStep().ok());
+      EXPECT_FALSE(results[1].valid);
+      EXPECT_TRUE(results[1].top_logprobs.empty());
+      for (const size_t other : {0, 2}) {
+        EXPECT_TRUE(results[other].valid);
+        const SampledToken alone = SampleOne(*backend_, good, row);
+        EXPECT_EQ(results[other].token, alone.token);
+        EXPECT_EQ(results[other].logprob, alone.logprob);
+      }
     }
   }
 }

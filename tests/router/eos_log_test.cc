@@ -134,7 +134,7 @@ TEST_F(EosLogTest, CancelledRequestEndsAborted) {
 
 TEST_F(EosLogTest, DeadlineAndErrorAreReasonsOfTheirOwn) {
   options_.deadlines.request = std::chrono::milliseconds(150);
-  options_.max_counted_attempts = 1;
+  options_.attempts.counted = 1;
   auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
   decode.script = [](const FakeMoment& moment) {
     if (moment.point != FakePoint::kToken || moment.index != 2) return FakeAction::Go();

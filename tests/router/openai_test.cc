@@ -199,7 +199,7 @@ TEST_F(OpenAiTest, WhatFailsBeforeTheFirstTokenHasAStatusOfItsOwn) {
 }
 
 TEST_F(OpenAiTest, WhatFailsBehindItIsAnEventAndNoDone) {
-  options_.max_counted_attempts = 1;
+  options_.attempts.counted = 1;
   options_.deadlines.request = std::chrono::milliseconds(300);
   AddDecode([](FakeWorkerOptions& worker) { worker.token_delay = std::chrono::milliseconds(20); });
   StartWithHttp();

@@ -27,6 +27,7 @@ def _errors(name, severity, threshold, lasting):
             "`QUEUE_FULL`: too much load, see BatonQueueBuildup. `NO_WORKER`: see BatonNoReadyDecode."
             " DEADLINE_EXCEEDED: clients give less time than the service takes. `ATTEMPTS_EXHAUSTED`,"
             " `REQUEST_KILLED_WORKERS`: workers die; their logs say why, and the router's log names the request."
+            " `LOGITS_NOT_FINITE`: see BatonLogitsNotFinite."
         ),
     )
 

@@ -89,6 +89,29 @@ def alerts():
             ),
         ),
         Alert(
+            name="BatonLogitsNotFinite",
+            severity="warning",
+            left=f"sum by ({GROUP}, instance) (increase(baton_sequences_not_finite_total[10m]))",
+            operator=">",
+            threshold="0",
+            lasting="0m",
+            unit="sequences within 10 minutes",
+            summary="What {{ $labels.instance }} computes is not always a number",
+            description=f"About {NUMBER} sequences ended because their logits were not finite numbers.",
+            means=(
+                "NaN or infinity came out of the model. A request is tried at a second worker, and fails if that comes"
+                " to the same end. A worker stops when 8 prompts in a row end so."
+            ),
+            look=(
+                "Whether it is one instance or all: `sum by (instance) (increase(baton_sequences_not_finite_total[1h]))`;"
+                " the router's log, which names the requests."
+            ),
+            do=(
+                "One instance: its device or memory; take it out. All of them, and always the same prompts: the"
+                " checkpoint is broken, or its numbers are too large for `--dtype` or `--kv-dtype`."
+            ),
+        ),
+        Alert(
             name="BatonPrefillDecodeImbalance",
             severity="warning",
             left=f'avg by ({GROUP}) (baton:worker_busy:ratio_rate5m{{role="prefill"}})',

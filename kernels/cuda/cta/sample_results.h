@@ -5,15 +5,12 @@
 
 namespace baton::kernels::cuda {
 
-// Turns the device's answer for one row into the engine's. Returns false when the row's logits were
-// no distribution.
-inline bool FillSampledToken(const SampleResult& result, const SampleTopLogprob* top_logprobs,
+// Turns the device's answer for one row into the engine's.
+inline void FillSampledToken(const SampleResult& result, const SampleTopLogprob* top_logprobs,
                              SampledToken* token) {
-  token->top_logprobs.clear();
-  if (result.valid == 0) {
-    *token = SampledToken();
-    return false;
-  }
+  *token = SampledToken();
+  token->valid = result.valid != 0;
+  if (!token->valid) return;
   token->token = result.token;
   token->logprob = result.logprob;
   token->natural_end = result.natural_end != 0;
@@ -25,7 +22,6 @@ inline bool FillSampledToken(const SampleResult& result, const SampleTopLogprob*
   for (int32_t i = 0; i < result.num_top_logprobs; ++i) {
     token->top_logprobs.push_back({top_logprobs[i].token, top_logprobs[i].logprob});
   }
-  return true;
 }
 
 }  // namespace baton::kernels::cuda

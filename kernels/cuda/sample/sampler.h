@@ -40,8 +40,7 @@ class CudaSampler final {
   // Draws from logits fp32 [rows, vocab]; rows beyond those that were staged are padding.
   absl::Status Launch(Matrix logits);
   absl::Status Finish(Matrix logits);
-  // Waits for the results of the oldest finished step. A device fault when the logits of a row are
-  // no distribution.
+  // Waits for the results of the oldest finished step.
   absl::Status Collect(std::span<SampledToken> results);
 
   // Device memory [slots]: the last token that each slot drew.

@@ -14,10 +14,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Counts up from the last id, so that what it foretells is plain; 9 ends an answer.
-TokenId CountUp(const kernels::SampleRow& row) {
-  return 1 + (row.output.empty() ? row.prompt.back() : row.output.back());
+TokenId LastOf(const kernels::SampleRow& row) {
+  return row.output.empty() ? row.prompt.back() : row.output.back();
 }
+// Counts up from the last id, so that what it foretells is plain; 9 ends an answer, and behind 92
+// no logits are numbers.
+TokenId CountUp(const kernels::SampleRow& row) { return 1 + LastOf(row); }
+bool IsSpoilt(const kernels::SampleRow& row) { return LastOf(row) == 92; }
 
 class DraftProposerTest : public testing::Test {
  protected:
@@ -29,6 +32,7 @@ class DraftProposerTest : public testing::Test {
     options.eos_ids = {9};
     FakeModelOptions model;
     model.force = CountUp;
+    model.spoils = IsSpoilt;
     auto runner = std::make_unique<FakeRunner>(arena_.kv(), model, control_);
     draft_ = std::make_unique<DraftProposer>(options, arena_.kv(), std::move(runner));
   }
@@ -105,6 +109,16 @@ TEST_F(DraftProposerTest, AnIdThatEndsTheAnswerIsTheLastThing) {
   Begin(1, 3);
   std::vector<TokenId> history = {1, 1, 1, 6};
   EXPECT_THAT(Foretold(Ask(1, history)), ElementsAre(7, 8));
+}
+
+TEST_F(DraftProposerTest, NothingIsForetoldBehindLogitsThatAreNoNumbers) {
+  Begin(1, 3);
+  Begin(2, 3);
+  const std::vector<TokenId> spoilt = {1, 1, 1, 90}, other = {1, 1, 1, 20};
+  const std::vector<ProposalRequest> asked = {Ask(1, spoilt), Ask(2, other)};
+  draft_->Prepare(asked);
+  EXPECT_THAT(draft_->Propose(asked[0]), ElementsAre(91, 92));
+  EXPECT_THAT(draft_->Propose(asked[1]), ElementsAre(21, 22, 23));
 }
 
 TEST_F(DraftProposerTest, AnEndThatIsForetoldIsDrawnOnceAndCountsAsWrongWhereTheAnswerGoesOn) {

@@ -72,6 +72,28 @@ TEST_F(PrefixCacheTest, BranchesShareTheirCommonBlocks) {
   EXPECT_EQ(pool_.num_used(), 4);
 }
 
+TEST_F(PrefixCacheTest, WhatIsForgottenIsFoundByNobody) {
+  std::vector<TokenId> longer = Tokens(16);
+  { const Writer writer(&pool_, &cache_, longer); }
+  { const Writer other(&pool_, &cache_, Tokens(8), "salt"); }
+  Writer running(&pool_, &cache_, Tokens(8));
+  ASSERT_EQ(running.reused, 2);
+  std::vector<TokenId> branch = Tokens(13);
+  branch[12] = 77;
+  cache_.Forget("", branch);
+  EXPECT_EQ(Matched(longer), 0);
+  EXPECT_EQ(Matched(Tokens(8), "salt"), 2);
+  EXPECT_EQ(pool_.num_used(), 2);
+  const auto block = std::span(longer).subspan(8, kBlockSize);
+  running.found.table.Append(pool_.Allocate());
+  cache_.Insert(&running.found.chain, block, running.found.table[2]);
+  EXPECT_TRUE(running.found.chain.broken) << "nothing goes on behind it";
+  { const Writer anew(&pool_, &cache_, longer); }
+  EXPECT_EQ(Matched(longer), 4);
+  running.found.table.Clear();
+  EXPECT_TRUE(pool_.IsConsistent());
+}
+
 TEST_F(PrefixCacheTest, SaltsSeparateTenants) {
   { const Writer writer(&pool_, &cache_, Tokens(8), "a"); }
   EXPECT_EQ(Matched(Tokens(8), "a"), 2);

@@ -20,7 +20,8 @@ absl::Status Failure(absl::StatusCode code, Reason reason) {
 
 std::optional<absl::Status> VerdictOf(const AttemptLedger& ledger,
                                       const AttemptLedger::IsAlive& alive) {
-  return ledger.Verdict(alive, 4, 3, absl::UnavailableError("gone"));
+  return ledger.Verdict(alive, {.counted = 4, .killed = 3, .not_finite = 2},
+                        absl::UnavailableError("gone"));
 }
 
 TEST(AttemptLedgerTest, ReasonsDecideTheOutcomeBeforeCodes) {
@@ -42,8 +43,9 @@ TEST(AttemptLedgerTest, OnlyDeathBreakAndFailedPushCount) {
                              AttemptOutcome::kExpired, AttemptOutcome::kDraining}) {
     EXPECT_FALSE(CountsAgainstRequest(outcome)) << AttemptOutcomeName(outcome);
   }
-  for (const auto outcome : {AttemptOutcome::kStreamBroken, AttemptOutcome::kWorkerDied,
-                             AttemptOutcome::kPushFailed, AttemptOutcome::kDeviceFault}) {
+  for (const auto outcome :
+       {AttemptOutcome::kStreamBroken, AttemptOutcome::kWorkerDied, AttemptOutcome::kPushFailed,
+        AttemptOutcome::kDeviceFault, AttemptOutcome::kNotFinite}) {
     EXPECT_TRUE(CountsAgainstRequest(outcome)) << AttemptOutcomeName(outcome);
   }
 }
@@ -73,6 +75,19 @@ TEST(AttemptLedgerTest, ThirdDeadProcessEndsTheRequest) {
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->code(), absl::StatusCode::kInternal);
   EXPECT_EQ(ReasonOf(*verdict), Reason::kRequestKilledWorkers);
+}
+
+TEST(AttemptLedgerTest, WhatASecondAttemptCannotComputeEither) {
+  const absl::Status end = Failure(absl::StatusCode::kInternal, Reason::kLogitsNotFinite);
+  AttemptLedger ledger;
+  ledger.Record(OutcomeOfStatus(end), {Key("d1")}, kNow, kAvoid);
+  EXPECT_FALSE(VerdictOf(ledger, Alive).has_value());
+  EXPECT_TRUE(ledger.Avoid(kNow).contains(Key("d1")));
+  ledger.Record(OutcomeOfStatus(end), {Key("d1")}, kNow, kAvoid);
+  const auto verdict = VerdictOf(ledger, Alive);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(ReasonOf(*verdict), Reason::kLogitsNotFinite);
 }
 
 TEST(AttemptLedgerTest, SameProcessIsCountedDeadOnce) {

@@ -54,6 +54,7 @@ inline void ExpectClose(float actual, float expected, float tolerance, const cha
 }
 
 inline void ExpectSame(const SampledToken& actual, const SampledToken& expected) {
+  EXPECT_TRUE(actual.valid);
   EXPECT_EQ(actual.token, expected.token);
   EXPECT_EQ(actual.natural_end, expected.natural_end);
   EXPECT_EQ(actual.eos.eos_rank, expected.eos.eos_rank);
