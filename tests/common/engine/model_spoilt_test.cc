@@ -94,19 +94,6 @@ TEST_P(ModelSpoiltTest, OthersOfTheBatchAreTheSameToTheBit) {
   }
 }
 
-// A block holds whatever stood in it behind the tokens of its sequence.
-TEST_P(ModelSpoiltTest, NothingIsReadBehindASequence) {
-  const kernels::PagedKv kv = model_->kv();
-  std::fill_n(kv.arena, kv.layout.block_bytes() * static_cast<size_t>(kv.num_blocks),
-              std::byte{0xff});  // not a number, of each dtype
-  for (const int32_t chunk : {512, 7}) {
-    EngineOptions options = Options();
-    options.max_prefill_tokens = chunk;
-    auto harness = Start(options);
-    ExpectAllSame(harness.get());
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(All, ModelSpoiltTest, testing::ValuesIn(AllCases()), CaseName);
 INSTANTIATE_TEST_SUITE_P(Int8, ModelSpoiltTest, testing::ValuesIn(QuantizedKvCases("int8")),
                          CaseName);
