@@ -71,7 +71,7 @@ void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row,
                           base::Instant now) {
   if (drawn.size() > 1) return CommitVerified(sequence, row, drawn, now);
   if (!Valid(drawn, scores)) return EndSpoilt(sequence, now);
-  if (!drawn.empty()) draw_health_.Drew();
+  if (!drawn.empty() && !row.bare_forced) draw_health_.Drew();
   if (sequence->searches()) return CommitBeam(sequence, row, drawn[0], now);
   const int32_t fed = row.num_tokens();
   if (sequence->state == SequenceState::kPrefilling) {

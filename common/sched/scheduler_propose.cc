@@ -157,7 +157,7 @@ void Scheduler::CommitVerified(LiveSequence* sequence, const StepRow& row,
   --sequence->unknown;
   for (int32_t i = 0; i <= accepted; ++i) {
     if (!drawn[static_cast<size_t>(i)].valid) return EndSpoilt(sequence, now);
-    draw_health_.Drew();
+    if (!row.bare_forced) draw_health_.Drew();
     ++sequence->computed;
     EnterProven(sequence);
     if (!TakeSample(sequence, drawn[static_cast<size_t>(i)], now)) return;
