@@ -98,14 +98,6 @@ void BindListen(FlagSet* set, ServerFlags* flags) {
 void BindLifecycle(FlagSet* set, ServerFlags* flags) {
   set->Add(With(DurationFlag("drain-timeout", &flags->drain_timeout, std::chrono::seconds(1)),
                 "Lifecycle", "after SIGTERM, how long running requests may go on"));
-  set->Add(With(
-      DurationFlag("max-connection-age", &flags->max_connection_age, std::chrono::seconds(1)),
-      "Lifecycle",
-      "after so long a client is told to connect anew, so that clients behind a balancer spread "
-      "again; 0 = never"));
-  set->Add(With(DurationFlag("max-connection-age-grace", &flags->max_connection_age_grace,
-                             std::chrono::seconds(1)),
-                "Lifecycle", "how long requests on such a connection may then go on"));
   Flag failpoints = SwitchFlag("enable-failpoints", &flags->enable_failpoints);
   failpoints.hidden = true;
   set->Add(With(std::move(failpoints), "Lifecycle", "honour BATON_FAILPOINT; for tests"));
@@ -203,6 +195,20 @@ void BindEosLog(FlagSet* set, RouterFlags* flags) {
   set->Add(With(std::move(optional), eos, "start without the EOS log where it cannot be written"));
 }
 
+// Of routers alone: who calls workers are routers, which have to stay, and their streams for the
+// state of workers have no end.
+void BindConnectionAge(FlagSet* set, ServerFlags* flags) {
+  const std::string group = "Clients";
+  set->Add(With(
+      DurationFlag("max-connection-age", &flags->max_connection_age, std::chrono::seconds(1)),
+      group,
+      "after so long a client is told to connect anew, so that clients behind a balancer spread "
+      "again; 0 = never"));
+  set->Add(With(DurationFlag("max-connection-age-grace", &flags->max_connection_age_grace,
+                             std::chrono::seconds(1)),
+                group, "how long requests on such a connection may then go on"));
+}
+
 }  // namespace
 
 void BindRouting(FlagSet* set, RouterFlags* flags) {
@@ -225,6 +231,7 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
                 "share of requests that are traced, chosen by the ids of their traces; a caller "
                 "that sends a traceparent decides itself"));
   BindTenants(set, flags);
+  BindConnectionAge(set, &flags->server);
   BindHttp(set, flags);
 }
 

@@ -274,9 +274,7 @@ RpcServerOptions Worker::ServerOptions() const {
   return {.host = flags_.server.host,
           .port = flags_.server.port,
           .tls = TlsOf(flags_.server.tls),
-          .insecure = flags_.server.insecure,
-          .max_connection_age = flags_.server.max_connection_age,
-          .max_connection_age_grace = flags_.server.max_connection_age_grace};
+          .insecure = flags_.server.insecure};
 }
 
 std::optional<Fatal> Worker::StartServer() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -129,6 +130,14 @@ absl::StatusOr<ApiKeys> ApiKeyFile::Read() const {
                    std::string(keys.status().message().data(), keys.status().message().size())));
 }
 
+// A pipe, as of a shell's substitution, holds what it holds once, and opening it again may wait for
+// a writer for ever.
+bool ApiKeyFile::MayChange() const {
+  std::error_code unknown;  // then Read says what is wrong
+  const auto type = std::filesystem::status(path_, unknown).type();
+  return type != std::filesystem::file_type::fifo && type != std::filesystem::file_type::character;
+}
+
 void ApiKeyFile::Watch() {
   while (true) {
     {
@@ -138,7 +147,7 @@ void ApiKeyFile::Watch() {
       }
       if (stopping_) return;
     }
-    Look();
+    if (MayChange()) Look();
   }
 }
 

@@ -60,6 +60,7 @@ class ApiKeyFile final {
   ApiKeyFile(std::string path, std::chrono::milliseconds reload_every)
       : path_(std::move(path)), reload_every_(reload_every) {}
   absl::StatusOr<ApiKeys> Read() const;
+  bool MayChange() const;
   void Watch();
   void Look();
 

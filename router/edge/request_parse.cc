@@ -54,6 +54,8 @@ std::string FindBadText(const std::string& bytes, const Descriptor& type, int de
 }  // namespace
 
 absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* request) {
+  // gRPC calls without a message where the call ended before it came.
+  if (!bytes.Valid()) return absl::CancelledError("the call ended before its message was read");
   grpc::Slice slice;
   if (!bytes.DumpToSingleSlice(&slice).ok()) return absl::InternalError("cannot read the request");
   CodedInputStream input(slice.begin(), static_cast<int>(slice.size()));

@@ -13,12 +13,18 @@ namespace {
 // itself.
 constexpr base::Duration kLookAgain = std::chrono::milliseconds(50);
 
+// An answer goes on where it began, and not at a model of another version.
+std::string OfModel(const RoutingNeed& need) {
+  if (need.fingerprint.empty()) return "";
+  return absl::StrCat(" of the model ", need.fingerprint, ", with which this answer began,");
+}
+
 // The error of a request for which there has been no worker for so long.
 absl::Status NoWorker(const RoutingNeed& need, base::Duration since) {
   return MakeError(
       absl::StatusCode::kUnavailable,
       {.reason = Reason::kNoWorker, .retry_after = std::chrono::milliseconds(5000)},
-      absl::StrCat("no healthy decode worker that takes ", need.peak_tokens,
+      absl::StrCat("no healthy decode worker", OfModel(need), " that takes ", need.peak_tokens,
                    " tokens of prompt and output for ", static_cast<int64_t>(base::Seconds(since)),
                    " s; start one, or look at --decode-workers and the workers' logs"));
 }

@@ -44,6 +44,19 @@ std::optional<AttemptOutcome> OutcomeOfReason(Reason reason) {
   }
 }
 
+// Why the receiver of a push refused it; kNone where the push broke, or nobody says.
+Reason RefusalOfPush(const ErrorDetail& detail) {
+  if (detail.reason != Reason::kPushFailed) return Reason::kNone;
+  const auto told = std::ranges::find(detail.values, "push_reason",
+                                      [](const auto& value) { return value.first; });
+  return told == detail.values.end() ? Reason::kNone : ReasonFromName(told->second);
+}
+
+bool EndsWithoutHarm(Reason reason) {
+  return reason == Reason::kRevoked || reason == Reason::kExpired || reason == Reason::kDraining ||
+         reason == Reason::kDrained;
+}
+
 }  // namespace
 
 std::string_view AttemptOutcomeName(AttemptOutcome outcome) {
@@ -51,7 +64,10 @@ std::string_view AttemptOutcomeName(AttemptOutcome outcome) {
 }
 
 AttemptOutcome OutcomeOfStatus(const absl::Status& status) {
-  if (const auto outcome = OutcomeOfReason(ReasonOf(status))) return *outcome;
+  const ErrorDetail detail = DetailOf(status);
+  const Reason refusal = RefusalOfPush(detail);
+  const Reason reason = EndsWithoutHarm(refusal) ? refusal : detail.reason;
+  if (const auto outcome = OutcomeOfReason(reason)) return *outcome;
   switch (status.code()) {
     case absl::StatusCode::kOk:
     case absl::StatusCode::kUnavailable:
@@ -64,6 +80,10 @@ AttemptOutcome OutcomeOfStatus(const absl::Status& status) {
     default:
       return AttemptOutcome::kOther;
   }
+}
+
+bool IsWordOfReceiver(const absl::Status& status) {
+  return EndsWithoutHarm(RefusalOfPush(DetailOf(status)));
 }
 
 bool CountsAgainstRequest(AttemptOutcome outcome) {

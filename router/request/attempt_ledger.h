@@ -40,6 +40,11 @@ std::string_view AttemptOutcomeName(AttemptOutcome outcome);
 // early.
 AttemptOutcome OutcomeOfStatus(const absl::Status& status);
 
+// Whether a prefill worker passes on what the decode worker said of the push: that the attempt has
+// ended there, for a reason that breaks nothing. The attempt then ended as that worker says, which
+// may be heard here before it says so itself.
+bool IsWordOfReceiver(const absl::Status& status);
+
 // Whether an attempt that ended so counts towards the limit of attempts. A dead process, a broken
 // stream and a failed push do, and a worker that finds too long what it said it would hold; other
 // refusals and revocations do not.

@@ -235,7 +235,8 @@ AttemptNews Attempt::OnPrefillEnded(const absl::Status& status) {
   if (started() || (status.ok() && prefill_over_)) return news;
   const absl::Status why =
       status.ok() ? absl::UnavailableError("the prefill stream ended too early") : status;
-  news.failure = {.outcome = OutcomeOfStatus(why), .status = why, .blamed = WorkerKind::kPrefill};
+  const WorkerKind blamed = IsWordOfReceiver(why) ? WorkerKind::kDecode : WorkerKind::kPrefill;
+  news.failure = {.outcome = OutcomeOfStatus(why), .status = why, .blamed = blamed};
   return news;
 }
 

@@ -58,14 +58,7 @@ void RequestIntake::ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes
   sink->Attach(
       [this, id, weak = std::weak_ptr(sink), began = arrival->at, deadline = arrival->deadline] {
         const auto gone = weak.lock();
-        if (gone == nullptr || !context_->pool->Drop(id)) return;
-        const base::Instant now = context_->clock->Now();
-        const absl::Status status = absl::CancelledError("the client cancelled or was lost");
-        context_->probe->RequestEnded({.reason = FinishReason::kAborted,
-                                       .status = status,
-                                       .total = now - began,
-                                       .slack = deadline - now});
-        gone->Fail(status);
+        if (gone != nullptr && context_->pool->Drop(id)) Leave(began, deadline, gone.get());
       });
   const absl::Status taken = context_->pool->Submit(
       {.id = id,
@@ -77,6 +70,16 @@ void RequestIntake::ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes
              Refuse(full, arrival->sink.get(), arrival->trace.get());
            }});
   if (!taken.ok()) Refuse(taken, sink.get(), arrival->trace.get());
+}
+
+void RequestIntake::Leave(base::Instant began, base::Instant deadline, ClientSink* sink) {
+  const base::Instant now = context_->clock->Now();
+  const absl::Status status = absl::CancelledError("the client cancelled or was lost");
+  context_->probe->RequestEnded({.reason = FinishReason::kAborted,
+                                 .status = status,
+                                 .total = now - began,
+                                 .slack = deadline - now});
+  sink->Fail(status);
 }
 
 absl::StatusOr<RequestSpec> RequestIntake::Check(IncomingRequest incoming) {
@@ -123,6 +126,9 @@ std::shared_ptr<LiveRequest> RequestIntake::MakeLive(RequestSpec spec, Arrival* 
 
 void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
   RouterProbe* probe = context_->probe;
+  if (absl::IsCancelled(incoming.parsed)) {
+    return Leave(arrival.at, arrival.deadline, arrival.sink.get());
+  }
   absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
   if (spec.ok()) {
     spec->tenant = arrival.caller.tenant;

@@ -77,6 +77,8 @@ class RequestIntake final {
   void ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes,
                      std::function<IncomingRequest()> read);
   void Accept(Arrival arrival, IncomingRequest incoming);
+  // Ends a request whose client went before a flow could hear of it.
+  void Leave(base::Instant began, base::Instant deadline, ClientSink* sink);
   absl::StatusOr<RequestSpec> Check(IncomingRequest incoming);
   // Takes what the other answers hold beside the first, or says that there are too many.
   absl::Status HoldForAnswers(const RequestSpec& spec, Arrival* arrival);

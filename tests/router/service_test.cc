@@ -5,6 +5,7 @@
 #include "common/rpc/status_map.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "router/edge/request_parse.h"
 #include "tests/router/router_fixture.h"
@@ -48,6 +49,32 @@ TEST_F(ServiceTest, HealthFollowsTheDecodeWorkersAndTheDrain) {
   router_->Drain(std::chrono::milliseconds(1));
   EXPECT_FALSE(router_->ready().ok());
   EXPECT_TRUE(Eventually([&] { return HealthOf(*router_, name) == -1; })) << "it is to be left";
+}
+
+// As the calls of a client with a deadline of a millisecond, or of one that dies.
+TEST_F(ServiceTest, ACallThatEndsBeforeItsMessageIsNoFaultOfTheRouter) {
+  AddDecode();
+  StartRouter();
+  grpc::GenericStub stub(
+      grpc::CreateChannel(router_->address(), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(&context, "/baton.v1.InferenceService/Generate", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  context.TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  const auto ends = [&](const char* kind) {
+    return metrics_->counter(Metric::kRequestFailure, {kind}).Value();
+  };
+  ASSERT_TRUE(Eventually([&] { return ends("abort") + ends("rejected") == 1; }));
+  EXPECT_EQ(ends("abort"), 1);
+  EXPECT_EQ(metrics_->counter(Metric::kRequestErrors, {"CANCELLED", "none"}).Value(), 1);
+  EXPECT_EQ(metrics_->counter(Metric::kRequestErrors, {"INTERNAL", "none"}).Value(), 0);
 }
 
 TEST_F(ServiceTest, ModelInfoTellsModelAndWorkers) {

@@ -18,8 +18,9 @@ constexpr std::array<std::string_view, 6> kEngineGroups = {"Batching", "KV cache
 constexpr std::array<std::string_view, 1> kElasticGroups = {"Roles"};
 // Only workers that generate know these.
 constexpr std::array<std::string_view, 2> kGeneratingGroups = {"Draft model", "Preemption"};
-constexpr std::array<std::string_view, 7> kRouterGroups = {
-    "Model", "Request limits", "Tenants", "HTTP", "End of sequence", "Workers", "Tracing"};
+constexpr std::array<std::string_view, 8> kRouterGroups = {
+    "Model", "Request limits",  "Tenants", "Clients",
+    "HTTP",  "End of sequence", "Workers", "Tracing"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
 
 template <size_t n>

@@ -1,8 +1,12 @@
 #include "router/edge/api_keys.h"
 
+#include <sys/stat.h>
+
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "common/base/status.h"
 #include "gmock/gmock.h"
@@ -93,6 +97,18 @@ TEST_F(ApiKeyFileTest, TakesNewKeysAndKeepsTheLastGoodOnes) {
     EXPECT_TRUE((*keys)->NameOf({"Bearer next"}).ok());
     return (*keys)->NameOf({"Bearer b"}).ok();
   }));
+}
+
+TEST_F(ApiKeyFileTest, APipeIsReadOnceAndHoldsNobodyUp) {
+  ASSERT_EQ(mkfifo((folder_ / "keys").c_str(), 0600), 0);
+  std::thread writer([this] { Write("red:abc\n"); });
+  {
+    const auto keys = Open();
+    writer.join();
+    ASSERT_TRUE(keys.ok()) << keys.status();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // when a file would be read again
+    EXPECT_TRUE((*keys)->NameOf({"Bearer abc"}).ok());
+  }
 }
 
 TEST_F(ApiKeyFileTest, AFolderIsNoFile) {

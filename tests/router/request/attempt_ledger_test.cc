@@ -38,6 +38,26 @@ TEST(AttemptLedgerTest, ReasonsDecideTheOutcomeBeforeCodes) {
   EXPECT_EQ(OutcomeOfStatus(absl::InternalError("bug")), AttemptOutcome::kOther);
 }
 
+TEST(AttemptLedgerTest, APushThatItsReceiverRefusedEndsAsTheReceiverSays) {
+  const auto push_failed = [](const char* why) {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     {.reason = Reason::kPushFailed, .values = {{"push_reason", why}}}, "x");
+  };
+  for (const auto& [why, outcome] : {std::pair{"REVOKED", AttemptOutcome::kRevoked},
+                                     std::pair{"EXPIRED", AttemptOutcome::kExpired},
+                                     std::pair{"DRAINING", AttemptOutcome::kDraining},
+                                     std::pair{"DRAINED", AttemptOutcome::kDraining}}) {
+    EXPECT_EQ(OutcomeOfStatus(push_failed(why)), outcome) << why;
+    EXPECT_TRUE(IsWordOfReceiver(push_failed(why))) << why;
+    EXPECT_FALSE(CountsAgainstRequest(OutcomeOfStatus(push_failed(why)))) << why;
+  }
+  for (const char* why : {"", "UNKNOWN_TICKET", "LAYOUT_MISMATCH", "PUSH_FAILED", "anything"}) {
+    EXPECT_EQ(OutcomeOfStatus(push_failed(why)), AttemptOutcome::kPushFailed) << why;
+    EXPECT_FALSE(IsWordOfReceiver(push_failed(why))) << why;
+  }
+  EXPECT_FALSE(IsWordOfReceiver(Failure(absl::StatusCode::kAborted, Reason::kRevoked)));
+}
+
 TEST(AttemptLedgerTest, OnlyDeathBreakAndFailedPushCount) {
   for (const auto outcome : {AttemptOutcome::kFull, AttemptOutcome::kRevoked,
                              AttemptOutcome::kExpired, AttemptOutcome::kDraining}) {
