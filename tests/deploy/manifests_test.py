@@ -8,6 +8,19 @@ import chart
 import kube_schemas
 
 
+def quality_of_service(spec):
+    """The class that Kubernetes gives a pod; it looks at init containers, too, which have ended by then."""
+    given = [container.get("resources", {}) for container in [*spec.get("initContainers", []), *spec["containers"]]]
+    if not any(one.get("requests") or one.get("limits") for one in given):
+        return "BestEffort"
+    for one in given:
+        limits = one.get("limits", {})
+        requests = {**limits, **one.get("requests", {})}
+        if any(name not in limits or requests[name] != limits[name] for name in ("cpu", "memory")):
+            return "Burstable"
+    return "Guaranteed"
+
+
 class ManifestsTest(chart.RenderedSets):
     def test_manifests_are_valid_in_three_versions_of_kubernetes(self):
         self.assertEqual(len(kube_schemas.versions()), 3)
@@ -187,6 +200,35 @@ class ManifestsTest(chart.RenderedSets):
                 ranks = next(int(argument.split("=")[1]) for argument in container["args"]
                              if argument.startswith("--tensor-parallel-size="))
             self.assertEqual(gpus, ranks)
+
+    def test_every_container_says_what_it_takes(self):
+        # Namespaces with a quota refuse pods of which one does not.
+        for documents in self.sets.values():
+            for role, spec in chart.pods(documents):
+                for container in [*spec.get("initContainers", []), *spec["containers"]]:
+                    where = f"{role} {container['name']}"
+                    self.assertLessEqual({"cpu", "memory"}, set(container["resources"]["requests"]), where)
+                    self.assertIn("memory", container["resources"]["limits"], where)
+
+    def test_workers_on_cpus_can_have_whole_ones_of_their_own(self):
+        pods = dict(chart.pods(self.sets["cpu"]))
+        self.assertEqual({role: quality_of_service(spec) for role, spec in pods.items()}, {
+            "router": "Burstable", "prefill": "Guaranteed", "decode": "Guaranteed", "test": "Burstable"})
+        for role in ("prefill", "decode"):
+            self.assertEqual([container["name"] for container in pods[role]["initContainers"]], ["download"])
+            for container in [*pods[role]["initContainers"], *pods[role]["containers"]]:
+                self.assertGreater(int(container["resources"]["requests"]["cpu"]), 0)
+
+    def test_a_download_takes_what_its_role_takes_but_no_gpu(self):
+        documents = chart.manifests(chart.render(settings=[
+            *chart.LEAST, "model.existingClaim=", "model.download.image=fetch:1", "decode.device=cuda"]))
+        decode = dict(chart.pods(documents))["decode"]
+        main = dict(decode["containers"][0]["resources"]["limits"])
+        self.assertEqual(main.pop("nvidia.com/gpu"), 1)
+        self.assertEqual(decode["initContainers"][0]["resources"]["limits"], main)
+        without = chart.manifests(chart.render(settings=[
+            *chart.LEAST, "model.existingClaim=", "model.download.image=fetch:1", "decode.resources=null"]))
+        self.assertNotIn("resources", dict(chart.pods(without))["decode"]["initContainers"][0])
 
     def test_a_new_chart_alone_replaces_no_pods(self):
         for documents in self.sets.values():

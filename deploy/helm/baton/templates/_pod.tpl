@@ -76,6 +76,12 @@ spec:
             {{- with $v.model.download.env }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+          {{- with $r.resources }}
+          # The pod's class of service goes by all containers, and a quota by each. This one ends before the other
+          # begins, so nothing is taken twice.
+          resources:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
           securityContext:
             {{- include "baton.containersecurity" . | nindent 12 }}
           volumeMounts:
