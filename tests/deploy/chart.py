@@ -26,7 +26,7 @@ SKIPPED = 77
 LEAST = ("image.repository=registry.example.org/baton", "image.tag=v1", "model.name=demo",
          "model.existingClaim=models")
 
-# The sets whose manifests lie in golden/: the examples, and one for what they do not use.
+# The sets whose manifests lie in golden/: the examples, one for what they do not use, and one of odd names.
 VALUE_SETS = {path.stem: path for folder in (CHART / "examples", HERE / "values")
               for path in sorted(folder.glob("*.yaml"))}
 
@@ -40,17 +40,17 @@ def helm(*arguments):
                           timeout=120, check=False)
 
 
-def template(values=(), settings=(), kubernetes=NEWEST_KUBERNETES, chart=CHART):
+def template(values=(), settings=(), kubernetes=NEWEST_KUBERNETES, chart=CHART, release=RELEASE, namespace=NAMESPACE):
     """`helm template` with files of values and with --set NAME=VALUE; the finished process."""
     options = [part for path in values for part in ("--values", path)]
     options += [part for setting in settings for part in ("--set", setting)]
-    return helm("template", RELEASE, chart, "--namespace", NAMESPACE, "--kube-version", kubernetes,
+    return helm("template", release, chart, "--namespace", namespace, "--kube-version", kubernetes,
                 *options)
 
 
-def render(values=(), settings=(), kubernetes=NEWEST_KUBERNETES, chart=CHART):
+def render(values=(), settings=(), **options):
     """The text of the manifests; an AssertionError with helm's words if there are none."""
-    result = template(values, settings, kubernetes, chart)
+    result = template(values, settings, **options)
     assert result.returncode == 0, f"helm template failed:\n{result.stderr}"
     return result.stdout
 

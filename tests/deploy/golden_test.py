@@ -1,4 +1,4 @@
-"""The manifests of six sets of values, compared with those that lie in golden/.
+"""The manifests of sets of values, compared with those that lie in golden/.
 
     golden_test.py            compares
     golden_test.py --write    writes them anew; then look at what git says has changed

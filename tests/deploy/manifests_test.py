@@ -32,6 +32,21 @@ class ManifestsTest(chart.RenderedSets):
                     wrong = [line for one in documents for line in kube_schemas.errors(one, version)]
                     self.assertEqual(wrong, [])
 
+    def test_names_that_look_like_something_else_stay_names(self):
+        for source in ("secrets", "certManager"):
+            documents = chart.manifests(chart.render(
+                [chart.VALUE_SETS["odd-names"]], [f"tls.source={source}"], release="123", namespace="2024"))
+            wrong = [line for one in documents for line in kube_schemas.errors(one, kube_schemas.versions()[-1])]
+            self.assertEqual(wrong, [])
+            for one in documents:
+                # Of custom resources the schemas say nothing of this.
+                metadata = one["metadata"]
+                self.assertIsInstance(metadata["name"], str)
+                self.assertEqual(metadata["namespace"], "2024", one["kind"])
+                self.assertEqual(metadata["labels"]["app.kubernetes.io/instance"], "123", one["kind"])
+                self.assertEqual(metadata["labels"]["app.kubernetes.io/name"], "2024", one["kind"])
+            chart.find(documents, "Service", "on")
+
     def test_wrong_manifests_are_found(self):
         def wrong(change, kind):
             document = json.loads(json.dumps(next(one for one in self.sets["many-users-many-gpus"]

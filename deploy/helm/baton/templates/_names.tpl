@@ -24,8 +24,8 @@
 
 {{/* What chooses the pods of a release; with a role, of that role. */}}
 {{- define "baton.selector" -}}
-app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- if .role }}
 app.kubernetes.io/component: {{ .role }}
 {{- end }}

@@ -6,8 +6,8 @@
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ include "baton.rolename" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "baton.rolename" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "baton.labels" . | nindent 4 }}
 spec:
@@ -45,7 +45,7 @@ spec:
       {{- if $r.topologySpread.enabled }}
       topologySpreadConstraints:
         - maxSkew: 1
-          topologyKey: {{ $r.topologySpread.topologyKey }}
+          topologyKey: {{ $r.topologySpread.topologyKey | quote }}
           whenUnsatisfiable: {{ $r.topologySpread.whenUnsatisfiable }}
           labelSelector:
             matchLabels:
@@ -97,7 +97,7 @@ spec:
 
 {{/* What holds for every pod, that of the test too. */}}
 {{- define "baton.podspec" -}}
-serviceAccountName: {{ include "baton.serviceaccount" .root }}
+serviceAccountName: {{ include "baton.serviceaccount" .root | quote }}
 automountServiceAccountToken: false
 # Kubernetes would put the addresses of services into variables that read like settings.
 enableServiceLinks: false
@@ -111,7 +111,7 @@ securityContext:
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- end -}}
@@ -215,7 +215,7 @@ volumeMounts:
 {{- with $v.model }}
 {{- if .existingClaim }}
 - name: model
-  persistentVolumeClaim: {claimName: {{ .existingClaim }}, readOnly: true}
+  persistentVolumeClaim: {claimName: {{ .existingClaim | quote }}, readOnly: true}
 {{- else if .hostPath }}
 - name: model
   hostPath: {path: {{ .hostPath | quote }}, type: Directory}
@@ -230,15 +230,15 @@ volumeMounts:
 {{- if ne $v.tls.source "none" }}
 - name: tls
   secret:
-    secretName: {{ include "baton.tlssecret" . }}
+    secretName: {{ include "baton.tlssecret" . | quote }}
     # The files are root's and of the group that the process has.
     defaultMode: 288
 {{- end }}
 {{- if and (eq .role "router") $r.apiKeys.secret }}
 - name: api-keys
   secret:
-    secretName: {{ $r.apiKeys.secret }}
-    items: [{key: {{ $r.apiKeys.key }}, path: keys}]
+    secretName: {{ $r.apiKeys.secret | quote }}
+    items: [{key: {{ $r.apiKeys.key | quote }}, path: keys}]
     defaultMode: 288
 {{- end }}
 {{- if ne .role "router" }}
@@ -247,7 +247,7 @@ volumeMounts:
 {{- with $r.loadCache }}
 {{- if .existingClaim }}
 - name: load-cache
-  persistentVolumeClaim: {claimName: {{ .existingClaim }}}
+  persistentVolumeClaim: {claimName: {{ .existingClaim | quote }}}
 {{- else if .hostPath }}
 - name: load-cache
   hostPath: {path: {{ .hostPath | quote }}, type: Directory}
@@ -259,7 +259,7 @@ volumeMounts:
 {{- else if $r.eosLog.enabled }}
 - name: eos-log
   {{- if $r.eosLog.existingClaim }}
-  persistentVolumeClaim: {claimName: {{ $r.eosLog.existingClaim }}}
+  persistentVolumeClaim: {claimName: {{ $r.eosLog.existingClaim | quote }}}
   {{- else }}
   # A pod whose volume is full is evicted. So there is room for all parts and their summaries, for what is
   # being written, and for what is being compressed, as if compression gained nothing.
