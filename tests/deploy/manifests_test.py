@@ -47,6 +47,17 @@ class ManifestsTest(chart.RenderedSets):
                 self.assertEqual(metadata["labels"]["app.kubernetes.io/name"], "2024", one["kind"])
             chart.find(documents, "Service", "on")
 
+    def test_services_have_names_of_dns(self):
+        for release, settings, name in (("llm.v1", (), "llm-v1-baton"), ("rel", ("nameOverride=my.llm",), "rel-my-llm"),
+                                        ("my.llm.v2", ("nameOverride=my.llm",), "my-llm-v2")):
+            documents = chart.manifests(chart.render(settings=[*chart.LEAST, *settings], release=release))
+            named = {one["metadata"]["name"] for one in documents if one["kind"] == "Service"}
+            self.assertEqual(named, {name, f"{name}-router-headless", f"{name}-decode"})
+            told = dict(chart.pods(documents))["router"]["containers"][0]["args"]
+            self.assertIn(f"--decode-workers={name}-decode.llm.svc:50051", told)
+            labels = chart.find(documents, "Service", name)["metadata"]["labels"]
+            self.assertEqual(labels["app.kubernetes.io/instance"], release)
+
     def test_wrong_manifests_are_found(self):
         def wrong(change, kind):
             document = json.loads(json.dumps(next(one for one in self.sets["many-users-many-gpus"]

@@ -26,7 +26,18 @@ TOGETHER = [
      "decode.terminationGracePeriodSeconds is 64, but its pods need preStopSeconds 0 + drainSeconds 60 + 5"),
     (["router.terminationGracePeriodSeconds=60", "router.preStopSeconds=20", "router.drainSeconds=40"],
      "to say goodbye = 65; raise it, or leave it 0"),
+    (["fullnameOverride=my.llm"], "fullnameOverride is my.llm, but Services are called by it, which have no dots; as in --set fullnameOverride=my-llm"),
+    ([f"fullnameOverride={'a' * 39}-b"], f"the release's objects would be called {'a' * 39}-b, 41 characters where 40 are the most"),
+    (["decode.podLabels.app\\.kubernetes\\.io/name=x"], "decode.podLabels has app.kubernetes.io/name, which the chart gives itself"),
+    (["decode.podLabels.llm-d\\.ai/role=x"], "decode.podLabels has llm-d.ai/role, which the chart gives itself"),
+    (["monitoring.labels.helm\\.sh/chart=x"], "monitoring.labels has helm.sh/chart, which the chart gives itself"),
+    (["monitoring.rules.labels.helm\\.sh/chart=x"], "monitoring.rules.labels has helm.sh/chart"),
+    (["monitoring.dashboards.labels.helm\\.sh/chart=x"], "monitoring.dashboards.labels has helm.sh/chart"),
+    (["decode.extraVolumes[0].name=shm"], "decode.extraVolumes has shm, which the chart gives itself"),
+    (["router.extraVolumeMounts[0].mountPath=/tmp"], "router.extraVolumeMounts has /tmp, which the chart gives itself"),
     (["decode.rollout.maxSurge=0"], "decode.rollout.maxSurge and maxUnavailable are both 0"),
+    (["decode.rollout.maxSurge=0%"], "decode.rollout.maxSurge and maxUnavailable are both 0"),
+    (["decode.rollout.maxSurge=0", "decode.rollout.maxUnavailable=0%"], "are both 0"),
     (["decode.extraArgs={--port=1}"], "decode.extraArgs has --port=1, which the chart gives itself"),
     (["router.extraArgs={--no-share-prefix-cache}"], "router.extraArgs has --no-share-prefix-cache"),
     (["router.autoscaling.enabled=true", "router.autoscaling.maxReplicas=1"],
@@ -97,6 +108,9 @@ SCHEMA = [
     ("decode.kvCacheMemory=2G", "/decode/kvCacheMemory"),
     ("decode.swapSpace=2G", "/decode/swapSpace"),
     ("router.tenants.a.weight=0", "/router/tenants/a/weight"),
+    (f"nameOverride={'a' * 64}", "/nameOverride"),
+    ("model.existingClaim=a..b", "/model/existingClaim"),
+    ("ingress.host=a-.b", "/ingress/host"),
     ("router.extraArgs={-v}", "/router/extraArgs/0"),
     ("ports.grpc=443", "/ports/grpc"),
     ("ports.http=443", "/ports/http"),
@@ -147,6 +161,28 @@ class RefusalTest(unittest.TestCase):
     def test_all_that_is_wrong_is_told_at_once(self):
         words = self.refused(["image.tag=", "model.name=", "ports.admin=50051"])
         self.assertEqual(words.count("\n  - "), 3, words)
+
+    def test_names_that_no_service_can_have(self):
+        for release, name in (("1b", "1b-baton"), ("2024.llm", "2024-llm-baton")):
+            for kubernetes in ("1.30.0", "1.35.9"):
+                words = self.refused([], release=release, kubernetes=kubernetes)
+                self.assertIn(f"the release's objects would be called {name}, but Services are", words)
+                self.assertIn(f"this is v{kubernetes}; set fullnameOverride, as in --set fullnameOverride=llm-{name}", words)
+                self.assertEqual(words.count("\n  - "), 1, words)
+            chart.render(settings=[*chart.LEAST, "fullnameOverride=llm"], release=release, kubernetes="1.30.0")
+            chart.render(settings=chart.LEAST, release=release, kubernetes="1.36.0")
+
+    def test_releases_whose_names_begin_alike_share_no_objects(self):
+        release = f"{'a' * 39}-x"
+        words = self.refused([], release=release)
+        self.assertIn(f"the release's objects would be called {release}-baton, 47 characters where 40 are the most", words)
+        # What a user who has such a release can go on with: the first 40 characters.
+        self.assertIn(f"--set fullnameOverride={'a' * 39} if", words)
+        self.assertIn(f"name: \"{'a' * 34}-baton-decode\"", chart.render(settings=chart.LEAST, release="a" * 34))
+
+    def test_names_of_volumes_that_are_not_there_are_free(self):
+        chart.render(settings=[*chart.LEAST, "router.extraVolumes[0].name=shm", "decode.extraVolumes[0].name=tls",
+                               "decode.extraVolumeMounts[0].mountPath=/var/cache/baton"])
 
     def test_grace_that_just_suffices_is_accepted(self):
         least = chart.render(settings=[*chart.LEAST, "decode.terminationGracePeriodSeconds=65"])

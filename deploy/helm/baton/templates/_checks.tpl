@@ -16,6 +16,8 @@
 {{- $wrong = append $wrong "model.name is empty; set the name that requests use, as in --set model.name=llama-3.1-8b" }}
 {{- end }}
 
+{{- $wrong = concat $wrong (include "baton.checks.names" . | splitList "\n" | compact) }}
+
 {{- $sources := list -}}
 {{- range $source := list "existingClaim" "hostPath" "image" "inImage" }}
 {{- if get $v.model $source }}{{ $sources = append $sources $source }}{{ end }}
@@ -66,7 +68,7 @@
 {{- if lt (int (include "baton.grace" $r)) (int $least) }}
 {{- $wrong = append $wrong (printf "%s.terminationGracePeriodSeconds is %d, but its pods need preStopSeconds %d + drainSeconds %d + 5 to say goodbye = %d; raise it, or leave it 0 to have it computed" $role (int $r.terminationGracePeriodSeconds) (int $r.preStopSeconds) (int $r.drainSeconds) (int $least)) }}
 {{- end }}
-{{- if and (eq (toString $r.rollout.maxSurge) "0") (eq (toString $r.rollout.maxUnavailable) "0") }}
+{{- if and (eq (trimSuffix "%" (toString $r.rollout.maxSurge)) "0") (eq (trimSuffix "%" (toString $r.rollout.maxUnavailable)) "0") }}
 {{- $wrong = append $wrong (printf "%s.rollout.maxSurge and maxUnavailable are both 0, so no pod could ever be replaced; one of them has to be 1 or more" $role) }}
 {{- end }}
 {{- range $argument := $r.extraArgs }}

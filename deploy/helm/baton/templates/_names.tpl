@@ -1,12 +1,13 @@
 {{/* Names and labels. Those that take a role get (dict "root" $ "role" NAME). */}}
 
+{{/* What objects are called. Services are among them, whose names have no dots. */}}
 {{- define "baton.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride -}}
 {{- else -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $both := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
-{{- $both | trunc 40 | trimSuffix "-" -}}
+{{- $both | replace "." "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -24,7 +25,7 @@
 
 {{/* What chooses the pods of a release; with a role, of that role. */}}
 {{- define "baton.selector" -}}
-app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- if .role }}
 app.kubernetes.io/component: {{ .role }}
@@ -37,6 +38,15 @@ app.kubernetes.io/part-of: baton
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{/* Labels of the pods of a role. */}}
+{{- define "baton.podlabels" -}}
+{{ include "baton.selector" . }}
+app.kubernetes.io/part-of: baton
+{{- if ne .role "router" }}
+{{ include "baton.pickerlabels" . }}
+{{- end }}
 {{- end -}}
 
 {{/* By these, endpoint pickers of llm-d know workers and where their metrics are named. */}}

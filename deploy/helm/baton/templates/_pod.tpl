@@ -27,11 +27,7 @@ spec:
     metadata:
       # Without the chart's version: a new chart alone is no reason to load a model again.
       labels:
-        {{- include "baton.selector" . | nindent 8 }}
-        app.kubernetes.io/part-of: baton
-        {{- if ne .role "router" }}
-        {{- include "baton.pickerlabels" . | nindent 8 }}
-        {{- end }}
+        {{- include "baton.podlabels" . | nindent 8 }}
         {{- with $r.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
