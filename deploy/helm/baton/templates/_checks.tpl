@@ -95,6 +95,18 @@
 {{- end }}
 {{- end }}
 
+{{- $sizes := list (list "router.maxInflightBytes" $v.router.maxInflightBytes "1MiB" "1024GiB") }}
+{{- range $role := $workers }}
+{{- $w := get $v $role }}
+{{- $sizes = concat $sizes (list (list (printf "%s.kvCacheMemory" $role) $w.kvCacheMemory "1" "1024TiB") (list (printf "%s.swapSpace" $role) $w.swapSpace "0" "1024TiB")) }}
+{{- end }}
+{{- range $size := $sizes }}
+{{- $bytes := include "baton.bytes" (index $size 1) | float64 }}
+{{- if and (index $size 1) (or (lt $bytes (include "baton.bytes" (index $size 2) | float64)) (gt $bytes (include "baton.bytes" (index $size 3) | float64))) }}
+{{- $wrong = append $wrong (printf "%s is %s, but the binary takes %s to %s" (index $size 0) (index $size 1) (index $size 2) (index $size 3)) }}
+{{- end }}
+{{- end }}
+
 {{- range $role := $workers }}
 {{- $w := get $v $role }}
 {{- if and $w.kvCacheTokens $w.kvCacheMemory }}
