@@ -84,6 +84,11 @@ TOGETHER = [
     (["decode.kvCacheMemory=4GiB", "decode.swapSpace=3GiB"],
      "is 8Gi, but kvCacheMemory 4GiB, swapSpace 3GiB and shmSize 1Gi alone take that much"),
     (["decode.swapSpace=7GiB", "decode.device=cuda"], "is 8Gi, but swapSpace 7GiB and shmSize 1Gi alone take that much, and the process"),
+    (["decode.kvCacheMemory=8GiB", "decode.resources.limits.memory=8589934592"],
+     "decode.resources.limits.memory is 8589934592, but kvCacheMemory 8GiB and shmSize 1Gi alone"),
+    (["router.maxInflightBytes=4GiB"], "router.maxInflightBytes is 4GiB, but router.resources.limits.memory is 4Gi"),
+    (["router.maxInflightBytes=2GiB", "router.resources.limits.memory=2147483648"],
+     "router.resources.limits.memory is 2147483648; messages that arrive may take twice as much beside them"),
     (["prefill.swapSpace=1GiB", "mode=disaggregated"], "prefill workers preempt no answers"),
     (["monitoring.rules.enabled=true"], "monitoring.rules is enabled, but monitoring is not"),
     (["monitoring.rules.disabled={BatonNothing}"], "monitoring.rules names an alert BatonNothing that there is not"),
@@ -198,6 +203,8 @@ class RefusalTest(unittest.TestCase):
                          ["decode.kvCacheMemory=90GiB", "decode.device=cuda"],
                          ["decode.kvCacheMemory=90GiB", "decode.swapSpace=6GiB", "decode.device=cuda"],
                          ["decode.kvCacheMemory=3GiB", "decode.swapSpace=3GiB"],
+                         ["router.maxInflightBytes=4095MiB"],
+                         ["router.maxInflightBytes=8GiB", "router.resources.limits.memory=null"],
                          ["decode.resources=null", "router.resources=null", "decode.kvCacheMemory=8GiB"]):
             chart.render(settings=[*chart.LEAST, *settings])
 

@@ -100,6 +100,12 @@
 {{- $w := get $v $role }}
 {{- $sizes = concat $sizes (list (list (printf "%s.kvCacheMemory" $role) $w.kvCacheMemory "1" "1024TiB") (list (printf "%s.swapSpace" $role) $w.swapSpace "0" "1024TiB")) }}
 {{- end }}
+{{- $memory := include "baton.memory" $v.router }}
+{{- with $v.router.maxInflightBytes }}
+{{- if and $memory (ge (include "baton.bytes" . | float64) (include "baton.bytes" $memory | float64)) }}
+{{- $wrong = append $wrong (printf "router.maxInflightBytes is %s, but router.resources.limits.memory is %s; messages that arrive may take twice as much beside them, so give the limit more than three times as much, or lower maxInflightBytes" . $memory) }}
+{{- end }}
+{{- end }}
 {{- range $size := $sizes }}
 {{- $bytes := include "baton.bytes" (index $size 1) | float64 }}
 {{- if and (index $size 1) (or (lt $bytes (include "baton.bytes" (index $size 2) | float64)) (gt $bytes (include "baton.bytes" (index $size 3) | float64))) }}
@@ -116,7 +122,7 @@
 {{- if gt (len $caches) 1 }}
 {{- $wrong = append $wrong (printf "%s.loadCache has %d places; set one of existingClaim, hostPath and sizeLimit" $role (len $caches)) }}
 {{- end }}
-{{- $memory := dig "limits" "memory" "" (default dict $w.resources) }}
+{{- $memory := include "baton.memory" $w }}
 {{- $taken := list }}
 {{- $least := include "baton.bytes" $w.shmSize | int64 }}
 {{- range $name := ternary (list "kvCacheMemory" "swapSpace") (list "swapSpace") (eq $w.device "cpu") }}
@@ -235,6 +241,11 @@
 {{/* Flags that the chart gives itself, so that extraArgs must not. */}}
 {{- define "baton.ownflags" -}}
 host port admin-port http-port http-allow-origins api-keys served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log eos-log-max-size eos-log-files eos-log-sample tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport elastic async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization swap-space threads load-cache
+{{- end -}}
+
+{{/* The limit of a role's memory as text, which values may give as a number; nothing if there is none. */}}
+{{- define "baton.memory" -}}
+{{- include "baton.text" (dig "limits" "memory" "" (default dict .resources)) -}}
 {{- end -}}
 
 {{/* A quantity of Kubernetes, or a size as Baton's flags take it, in bytes; 0 if there is none. */}}
