@@ -216,6 +216,19 @@ class ManifestsTest(chart.RenderedSets):
                         if "ports" not in rule}
             self.assertEqual(any_port, {"prefill", "decode"} if name == "everything" else set())
 
+    def test_network_policies_let_through_who_calls_from_outside(self):
+        seen = 0
+        for name, documents in self.sets.items():
+            outside = {port["port"] for one in documents if one["kind"] == "Service"
+                       for port in one["spec"]["ports"] if one["spec"].get("type", "ClusterIP") != "ClusterIP"}
+            policies = [one for one in documents if one["kind"] == "NetworkPolicy"
+                        and one["metadata"]["labels"]["app.kubernetes.io/component"] == "router"]
+            for policy in policies if outside else ():
+                peers = policy["spec"]["ingress"][0].get("from")
+                self.assertTrue(peers is None or any("ipBlock" in peer for peer in peers), name)
+                seen += 1
+        self.assertEqual(seen, 2)
+
     def test_gpus_are_as_many_as_ranks(self):
         for _, spec in self.pods():
             container = spec["containers"][0]

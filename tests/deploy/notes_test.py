@@ -12,7 +12,7 @@ import unittest
 import chart
 
 
-def notes(values):
+def notes(values, settings=()):
     """The text of NOTES.txt. `helm template` does not print it, so it is made a value of a manifest."""
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder) / "baton"
@@ -20,7 +20,7 @@ def notes(values):
         (copy / "templates/NOTES.txt").rename(copy / "notes.txt")
         (copy / "templates/notes.yaml").write_text(
             'kind: Notes\nmetadata: {name: notes}\ntext: |{{ tpl (.Files.Get "notes.txt") . | nindent 2 }}\n')
-        documents = chart.manifests(chart.render([values], chart=copy))
+        documents = chart.manifests(chart.render([values], settings, chart=copy))
     return chart.find(documents, "Notes")["text"], documents
 
 
@@ -45,6 +45,16 @@ class NotesTest(unittest.TestCase):
                 self.assertLessEqual(set(hosts), ports)
                 [curl] = re.findall(r"^  (curl .*/v1/.*)$", text, re.M)
                 self.assertEqual(json.loads(shlex.split(curl)[-1])["max_tokens"], 20)
+
+    def test_who_is_kept_out_is_told(self):
+        shut = "networkPolicy.clients has no ipBlock, so callers that are no pods do not get through the service of type"
+        everything = chart.VALUE_SETS["everything"]
+        pods = ["networkPolicy.clients[0].podSelector.matchLabels.a=b"]
+        self.assertIn(f"{shut} NodePort", notes(everything, pods)[0])
+        self.assertIn(f"{shut} LoadBalancer", notes(everything, [*pods, "router.service.type=LoadBalancer"])[0])
+        for fits in ([], [*pods, "networkPolicy.clients[1].ipBlock.cidr=10.0.0.0/8"],
+                     [*pods, "router.service.type=ClusterIP"], [*pods, "networkPolicy.enabled=false"]):
+            self.assertNotIn(shut, notes(everything, fits)[0], fits)
 
     def test_what_is_open_is_told(self):
         plain, _ = notes(chart.VALUE_SETS["cpu"])
