@@ -158,6 +158,19 @@ class ChartTest(chart.RenderedSets):
         for key in ("queuedRequestsSpec", "runningRequestsSpec", "kvUsageSpec", "cacheInfoSpec"):
             self.assertLessEqual({"prefill", "decode"}, set(known[config[key]]["owners"]), key)
 
+    def test_pages_name_objects_that_there_are(self):
+        documents = chart.manifests(chart.render(settings=[*chart.LEAST, "mode=disaggregated"]))
+        named = {(one["kind"], one["metadata"]["name"]) for one in documents}
+        hosts, deployments = set(), set()
+        for page in (chart.ROOT / "docs").glob("*.md"):
+            text = page.read_text()
+            deployments |= set(re.findall(r"deployment/(RELEASE-baton[A-Za-z-]*)", text))
+            hosts |= set(re.findall(r"(?:`|//)(RELEASE-baton[a-z-]*)", text))
+        self.assertLessEqual({("Service", one.replace("RELEASE", chart.RELEASE)) for one in hosts}, named)
+        self.assertLessEqual({("Deployment", one.replace("RELEASE", chart.RELEASE).replace("ROLE", role))
+                              for one in deployments for role in ("router", "prefill", "decode")}, named)
+        self.assertTrue(hosts and deployments)
+
     def test_the_page_shows_a_call_that_works(self):
         page = (chart.ROOT / "docs/deploy-kubernetes.md").read_text()
         settings = re.findall(r"--set (\S+)", page.split("helm install")[1].split("```")[0])
