@@ -19,12 +19,16 @@ std::string Number(double value) {
   return error == std::errc() ? std::string(buffer.data(), end) : std::string();
 }
 
+// Whose series they are. An elastic worker has those of both roles, with decode as its label.
 std::string Owners(const MetricInfo& info) {
   std::string owners;
+  const auto add = [&owners](std::string_view owner) {
+    owners += (owners.empty() ? "" : ", ") + std::string(owner);
+  };
   for (const MetricRole role : kRoles) {
-    if (info.OwnedBy(role))
-      owners += (owners.empty() ? "" : ", ") + std::string(MetricRoleName(role));
+    if (info.OwnedBy(role)) add(MetricRoleName(role));
   }
+  if (info.OwnedBy(MetricRole::kPrefill) && !info.OwnedBy(MetricRole::kDecode)) add("elastic");
   return owners;
 }
 
@@ -47,8 +51,9 @@ Every Baton process serves its metrics in the Prometheus text format at `/metric
 `/readyz`. This page is made by `baton metrics list --markdown` from the tables in `common/metrics`; a test compares them.
 
 All `baton_` series carry the labels `model_name`, `engine` and `role` (router, prefill or decode). Series about whole requests
-come from the router only, so sums never count a request twice; phases, load and KV cache come from the workers. Names,
-labels and bucket boundaries follow vLLM where it has the same thing, with the prefix `baton_` for `vllm:`.
+come from the router only, so sums never count a request twice; phases, load and KV cache come from the workers. An elastic
+worker has the series of both roles, all of them with `role="decode"`. Names, labels and bucket boundaries follow vLLM where it
+has the same thing, with the prefix `baton_` for `vllm:`.
 
 ## What to ask
 

@@ -111,8 +111,11 @@ std::vector<MetricInfo> KvMetrics() {
   bytes.buckets = TransferByteBuckets();
   rows.push_back(std::move(bytes));
   rows.push_back(Row(Metric::kKvTransferFailures, MetricType::kCounter, kWorkersOwn,
-                     "baton_kv_transfer_failures_total", "Handoffs that were not committed.",
-                     {{"reason",
+                     "baton_kv_transfer_failures_total",
+                     "Handoffs that were not committed. The sender counts each of them, the "
+                     "receiver those that it refused.",
+                     {{"side", {"sender", "receiver"}},
+                      {"reason",
                        {"UNKNOWN_TICKET", "EXPIRED", "REVOKED", "LAYOUT_MISMATCH", "PUSH_FAILED",
                         "DRAINING", "DRAINED", "DEVICE_FAULT", "CANCELLED", "other"}}}));
   rows.push_back(Row(Metric::kReservationsExpired, MetricType::kCounter, kDecodeOwns,

@@ -233,8 +233,8 @@ void MetricsProbe::PushDone(int64_t bytes, base::Duration sending, base::Duratio
   registry_->histogram(Metric::kKvTransferBytes).Observe(static_cast<double>(bytes));
 }
 
-void MetricsProbe::PushFailed(Reason reason) { CountFailure(reason); }
-void MetricsProbe::PushRefused(Reason reason) { CountFailure(reason); }
+void MetricsProbe::PushFailed(Reason reason) { CountFailure("sender", reason); }
+void MetricsProbe::PushRefused(Reason reason) { CountFailure("receiver", reason); }
 
 void MetricsProbe::PushFromOtherNumerics() {
   registry_->counter(Metric::kKvTransferNumericsMismatch).Increment();
@@ -260,10 +260,10 @@ void MetricsProbe::RoleLooked(const RoleSignals& signals) {
   registry_->gauge(Metric::kRoleDecodeFill).Set(signals.decode_fill);
 }
 
-void MetricsProbe::CountFailure(Reason reason) {
+void MetricsProbe::CountFailure(const std::string& side, Reason reason) {
   // Reasons without a name of their own, such as a broken stream, are counted under "other".
   const std::string name = reason == Reason::kNone ? "other" : std::string(ReasonName(reason));
-  registry_->counter(Metric::kKvTransferFailures, {name}).Increment();
+  registry_->counter(Metric::kKvTransferFailures, {side, name}).Increment();
 }
 
 void MetricsProbe::ScrapeDraft(const DraftFigures& f) {

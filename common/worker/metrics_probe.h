@@ -70,7 +70,7 @@ class MetricsProbe final : public WorkerProbe {
   void ScrapeUtilization();
   void ScrapeDecodeStep();
   void NoteWork(const StepEvent& step);
-  void CountFailure(Reason reason);
+  void CountFailure(const std::string& side, Reason reason);
   void WatchSpecial(const FinishedEvent& event);
   void NoteScore(const EndScore& score);
 

@@ -70,7 +70,8 @@ def _miscalibration():
 
 def recordings():
     success = "baton_request_success_total"
-    failures = 'baton_kv_transfer_failures_total{role="prefill",reason!="CANCELLED"}'
+    # By the side and not by the role, which is decode of elastic workers that send; both sides count what is refused.
+    failures = 'baton_kv_transfer_failures_total{side="sender",reason!="CANCELLED"}'
     work = "baton_iteration_duration_seconds_sum"
     line = f"{GROUP}, role, instance"
     return [
@@ -83,7 +84,7 @@ def recordings():
                   f"\n- sum by ({GROUP}, instance) (baton_requests_inflight))", ("instance",)),
         Recording("baton:handoff_failures:ratio_rate5m",
                   f"{_rate(failures, '5m')}\n/\n({_rate(failures, '5m')} + "
-                  + _rate('baton_kv_transfer_duration_seconds_count{role="prefill",stage="ack"}', "5m") + ")", ()),
+                  + _rate('baton_kv_transfer_duration_seconds_count{stage="ack"}', "5m") + ")", ()),
         Recording("baton:queue_oldest_wait_seconds:max", f"max by ({GROUP}) (baton_queue_oldest_wait_seconds)", ()),
         Recording("baton:decode_step_seconds:mean", f"avg by ({GROUP}, role) (baton_decode_step_seconds > 0)", ("role",)),
         Recording("baton:predicted_remaining_tokens:sum", f"sum by ({GROUP}, role) (baton_predicted_remaining_tokens)",

@@ -18,6 +18,7 @@ from prometheus_server import Prometheus
 
 sys.path.insert(0, str(dashboards.ROOT / "tests/e2e"))
 from cluster import BIN, Cluster, Failure, wait_until  # noqa: E402
+from elastic_test import ElasticCluster  # noqa: E402
 from openai_client import Http  # noqa: E402
 
 RULES = dashboards.ROOT / "deploy/prometheus/rules"
@@ -28,6 +29,7 @@ OF_GPUS = {"GPU busy", "GPU memory", "GPU power"}
 WITHOUT_A_NUMBER = {"Foretold tokens that were drawn", "Wait for a grant"}
 THRESHOLD = re.compile(r"\s*^(<|>) [0-9.]+$", re.M)
 FURTHER = re.compile(r" (<|>) [0-9.]+$", re.M)
+ROUTER_FLAGS = ("--http-port", "0", "--ignore-eos", "allow", "--local-prefill-below", "16")
 WORDS = ("river", "mouse", "boat", "king", "lamp", "bird", "stone", "garden")
 
 
@@ -40,6 +42,13 @@ def left_sides(expression):
     """What an alert compares: the first side, and those of further conditions."""
     first, *further = re.split(r"^and (?:on \([^)]*\) )?", expression, flags=re.M)
     return [FURTHER.sub("", THRESHOLD.sub("", one)) for one in (first, *further)]
+
+
+def way_of_a_request():
+    """(panel, target) -> query, of the board that follows a request."""
+    board = dashboards.read()["baton-disaggregation"]
+    return {(panel["title"], target["refId"]): dashboards.filled(target["expr"], board, "1m", "5m")
+            for panel in dashboards.panels(board) for target in panel["targets"]}
 
 
 def a_week_ago():
@@ -102,15 +111,15 @@ class Load:
         self._http.complete(prompt="Once", max_tokens=5, temperature=0.8, seed=number)
 
 
-class MonitoringTest(unittest.TestCase):
+class Asking(unittest.TestCase):
+    """A busy service, and a Prometheus that scrapes it."""
+
     @classmethod
-    def setUpClass(cls):
-        cls.stack = cls.enterClassContext
-        cls.cluster = cls.stack(Cluster(router_flags=["--http-port", "0", "--ignore-eos", "allow",
-                                                      "--local-prefill-below", "16"]))
+    def start(cls, cluster, past=""):
+        cls.cluster = cls.enterClassContext(cluster)
         targets = [process.admin for process in cls.cluster.processes()]
-        cls.prometheus = cls.stack(Prometheus(targets, rules=sorted(RULES.glob("*.yml")), past=a_week_ago()))
-        cls.stack(Load(cls.cluster))
+        cls.prometheus = cls.enterClassContext(Prometheus(targets, rules=sorted(RULES.glob("*.yml")), past=past))
+        cls.enterClassContext(Load(cls.cluster))
 
     def wait_for(self, queries, finite=lambda name: True):
         """Asks until each of {name: query} has found something; then tells all that did not."""
@@ -132,6 +141,12 @@ class MonitoringTest(unittest.TestCase):
         except Failure:
             missing = {name: query for name, query in missing.items() if not found(name, query)}
             self.fail("no data for\n" + "\n".join(f"{name}: {query}" for name, query in missing.items()))
+
+
+class MonitoringTest(Asking):
+    @classmethod
+    def setUpClass(cls):
+        cls.start(Cluster(router_flags=ROUTER_FLAGS), past=a_week_ago())
 
     def test_every_panel_shows_something(self):
         queries = {}
@@ -183,6 +198,34 @@ class MonitoringTest(unittest.TestCase):
         told = wait_until(evaluated, "all rules to be evaluated")
         self.assertEqual(len(told), len(rules("recording.yml")) + len(rules("alerts.yml")))
         self.assertEqual([rule["lastError"] for rule in told if rule["health"] != "ok"], [])
+
+
+class ElasticMonitoringTest(Asking):
+    """All workers have the role decode here, and send KV caches as well as receive them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.start(ElasticCluster(flags=("--elastic",), router_flags=ROUTER_FLAGS))
+
+    def test_every_panel_of_a_requests_way_shows_something(self):
+        self.wait_for(way_of_a_request(), finite=lambda name: name[0] not in WITHOUT_A_NUMBER)
+
+    def test_handoffs_are_counted(self):
+        self.wait_for({"share that failed": "baton:handoff_failures:ratio_rate5m"})
+
+
+class UnifiedMonitoringTest(Asking):
+    """There are no prefill workers, and nothing is handed over."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.start(Cluster(prefill=0, router_flags=ROUTER_FLAGS))
+
+    def test_lines_of_workers_that_read_prompts_are_shown(self):
+        of_prompts = {"Where requests are", "What a first token waits for", "Line at workers that read prompts"}
+        asked = {name: query for name, query in way_of_a_request().items() if name[0] in of_prompts}
+        self.assertEqual({title for title, _ in asked}, of_prompts)
+        self.wait_for(asked)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,11 @@ WAITING = f"baton_num_requests_waiting{{{ROUTER}}}"
 KV_USE = f"baton_kv_cache_usage_perc{{{DECODE}}}"
 PREEMPTED = f"baton_num_preemptions_total{{{DECODE}}}"
 ACKS = f'baton_kv_transfer_duration_seconds_count{{{PREFILL},stage="ack"}}'
-BROKEN = f'baton_kv_transfer_failures_total{{{PREFILL},reason="PUSH_FAILED"}}'
-LEFT = f'baton_kv_transfer_failures_total{{{PREFILL},reason="CANCELLED"}}'
+BROKEN = f'baton_kv_transfer_failures_total{{{PREFILL},side="sender",reason="PUSH_FAILED"}}'
+LEFT = f'baton_kv_transfer_failures_total{{{PREFILL},side="sender",reason="CANCELLED"}}'
+REFUSED = f'baton_kv_transfer_failures_total{{{DECODE},side="receiver",reason="EXPIRED"}}'
+# Elastic workers send, too, and have no series of the role prefill.
+ELASTIC_ACKS, ELASTIC_BROKEN = (one.replace(PREFILL, DECODE) for one in (ACKS, BROKEN))
 EXPIRED = f"baton_reservations_expired_total{{{DECODE}}}"
 NOT_FINITE = f"baton_sequences_not_finite_total{{{DECODE}}}"
 PREFILL_WORK = f'baton_iteration_duration_seconds_sum{{{PREFILL},phase="prefill"}}'
@@ -98,6 +101,8 @@ HEALTHY = {
     LENGTHS: "0+60000x{n}", ANSWERS: "0+600x{n}",
     **first_tokens(600), **gaps(60000),
 }
+# Handoffs between elastic workers alone.
+SENDS_ELASTIC = {**{one: "_x{n}" for one in (ACKS, BROKEN, LEFT)}, ELASTIC_ACKS: "0+600x{n}"}
 # What came of estimates. It is left out where it does not matter, for its rules are the most expensive ones.
 FORESEEN = {
     # 35 of 100 that were said with up to 0.4 ended; 1 of 100 of those up to 0.1.
@@ -157,7 +162,10 @@ CASES = [
     Case("BatonKvCacheHigh", {KV_USE: "0.93x{n}"}, {KV_USE: "0.89x{n}"}),
     Case("BatonKvCacheFull", {KV_USE: "0.97x{n}"}, {KV_USE: "0.5x36 0.97x{n}"}, too=("BatonKvCacheHigh",)),
     Case("BatonPreemptions", {PREEMPTED: "0+90x{n}"}, {PREEMPTED: "0+50x{n}"}),
-    Case("BatonHandoffFailures", {BROKEN: "0+60x{n}"}, {BROKEN: "0+20x{n}", LEFT: "0+300x{n}"}),
+    # What a receiver refused its sender has counted.
+    Case("BatonHandoffFailures", {BROKEN: "0+60x{n}"}, {BROKEN: "0+20x{n}", REFUSED: "0+20x{n}", LEFT: "0+300x{n}"}),
+    Case("BatonHandoffFailures", {**SENDS_ELASTIC, ELASTIC_BROKEN: "0+60x{n}", REFUSED: "0+60x{n}"},
+         {**SENDS_ELASTIC, ELASTIC_BROKEN: "0+20x{n}", REFUSED: "0+20x{n}"}),
     Case("BatonReservationsExpired", {EXPIRED: "0x35 2x{n}"}, {EXPIRED: "2x{n}"}),
     Case("BatonLogitsNotFinite", {NOT_FINITE: "0x35 2x{n}"}, {NOT_FINITE: "2x{n}"}),
     Case("BatonPrefillDecodeImbalance", {PREFILL_WORK: "0+58x{n}", WAITING: "20x{n}"},

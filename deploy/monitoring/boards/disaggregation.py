@@ -9,6 +9,11 @@ def two(histogram, matchers=""):
     return [(quantile(q, histogram, matchers=matchers), f"p{int(q * 100)}") for q in (0.5, 0.99)]
 
 
+def _reading(make):
+    """What `make` asks of a role, of the workers that read prompts: where there are no prefill workers, those of decode."""
+    return " or ".join(make(f'{{role="{role}"}}') for role in ("prefill", "decode"))
+
+
 def _stage(stage):
     return f'{{stage="{stage}"}}'
 
@@ -18,8 +23,8 @@ def _whole():
         Panel("Where requests are", "Requests and sequences by state. queued: at the router; reserved: blocks are "
               "granted and the KV cache has not arrived. What piles up is in front of what is short.", "short",
               [('sum by (stage) (baton_num_requests_in_stage{role="router",stage="queued"})', "1 {{stage}} at routers"),
-               ('sum by (stage) (baton_num_requests_in_stage{role="prefill",stage=~"queued|prefilling"})',
-                "2 {{stage}} at prefill workers"),
+               ('sum by (role, stage) (baton_num_requests_in_stage{role=~"prefill|decode",stage=~"queued|prefilling"})',
+                "2 {{stage}} at {{role}} workers"),
                ('sum by (stage) (baton_num_requests_in_stage{role="decode",stage="reserved"})',
                 "3 {{stage}} at decode workers"),
                ('sum by (stage) (baton_num_requests_in_stage{role="decode",stage=~"decoding|preempted"})',
@@ -29,8 +34,7 @@ def _whole():
               "the first token is drawn where the prompt is read: at the prefill worker, or, in mode unified and for short "
               "prompts, at the decode worker.", "s",
               [(mean("baton_request_queue_time_seconds", '{role="router"}'), "1 queue of the router, with blocks"),
-               # Where there are no prefill workers, those of decode.
-               (" or ".join(mean("baton_request_queue_time_seconds", f'{{role="{role}"}}') for role in ("prefill", "decode")),
+               (_reading(lambda role: mean("baton_request_queue_time_seconds", role)),
                 "2 line of the worker that reads the prompt"),
                (mean("baton_request_prefill_time_seconds", '{role=~"prefill|decode"}'), "3 prefill"),
                (mean("baton_time_to_first_token_seconds"), "time to first token")],
@@ -65,8 +69,10 @@ def _before():
 
 def _prefill():
     return Row("2  Prefill", [
-        Panel("Line at prefill workers", "Before a prompt's first step.", "s",
-              two("baton_request_queue_time_seconds", '{role="prefill"}')),
+        Panel("Line at workers that read prompts", "Before a prompt's first step: at prefill workers, or, where there are "
+              "none, at decode workers.", "s",
+              [(_reading(lambda role, q=q: quantile(q, "baton_request_queue_time_seconds", matchers=role)),
+                f"p{int(q * 100)}") for q in (0.5, 0.99)]),
         Panel("Prefill time", "From a prompt's first step to its first token, at prefill workers and at decode workers that "
               "read prompts themselves.", "s", two("baton_request_prefill_time_seconds", '{role=~"prefill|decode"}')),
         Panel("Prompt tokens by source", "Per second, at all workers: computed, found in the prefix cache, or received "
@@ -87,7 +93,7 @@ def _handoff():
               [(rate("baton_kv_pushes_total", "transport"), "{{transport}}")]),
         Panel("Handoffs that failed", "Per second, by reason, as both sides count them. CANCELLED: the client left. Each "
               "other one costs a request a pause.", "reqps",
-              [(seen("baton_kv_transfer_failures_total", "role, reason", "no failures"), "{{role}} {{reason}}")]),
+              [(seen("baton_kv_transfer_failures_total", "side, reason", "no failures"), "{{side}} {{reason}}")]),
         Panel("Reservations that expired", "Per second: their push showed no sign of life for 30 s.", "reqps",
               [(rate("baton_reservations_expired_total"), "expired")]),
         Panel("Waiting at decode workers", "Sequences by what they wait for: capacity is blocks or a place in a step, "

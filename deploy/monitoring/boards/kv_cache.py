@@ -58,8 +58,8 @@ def _moved():
         Panel("Bytes of a handoff", "Mean: grows with the prompt, less what the decode worker holds already.", "bytes",
               [(mean("baton_kv_transfer_bytes"), "mean")]),
         Panel("Bytes per second", "Of committed handoffs.", "Bps", [(rate("baton_kv_transfer_bytes_sum"), "sent")]),
-        Panel("Failures", "Per second, by reason.", "reqps",
-              [(seen("baton_kv_transfer_failures_total", "reason", "no failures"), "{{reason}}")]),
+        Panel("Failures", "Per second, by reason, as senders count them.", "reqps",
+              [(seen('baton_kv_transfer_failures_total{side="sender"}', "reason", "no failures"), "{{reason}}")]),
     ])
 
 

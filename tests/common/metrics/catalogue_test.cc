@@ -31,6 +31,13 @@ TEST(MetricsAsJson, ListsEveryMetricWithItsLabels) {
   EXPECT_EQ(json[0]["labels"]["finished_reason"].size(), 2u);
 }
 
+TEST(MetricsAsText, SaysWhatElasticWorkersHaveOfPrefill) {
+  const std::string text = MetricsAsText();
+  EXPECT_THAT(text, HasSubstr("baton_kv_pushes_total  counter  (prefill, elastic)"));
+  EXPECT_THAT(text, HasSubstr("baton_kv_transfer_bytes  histogram  (prefill, elastic)"));
+  EXPECT_THAT(text, HasSubstr("baton_kv_transfer_failures_total  counter  (prefill, decode)"));
+}
+
 TEST(MetricsAsText, NamesEveryMetric) {
   const std::string text = MetricsAsText();
   for (const MetricInfo& info : MetricTable()) EXPECT_THAT(text, HasSubstr(info.name));

@@ -1,5 +1,6 @@
 #include "common/worker/metrics_probe.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/log_text.h"
@@ -19,6 +20,24 @@ TEST(MetricsProbe, CountsPushesFromOtherNumerics) {
   probe.PushFromOtherNumerics();
   EXPECT_THAT(registry.Expose(),
               ContainsRegex("baton_kv_transfer_numerics_mismatch_total\\{[^}]*\\} 2\n"));
+}
+
+TEST(MetricsProbe, TellsHandoffsThatItSentFromThoseThatItRefused) {
+  MetricsRegistry registry({.role = MetricRole::kDecode, .also_prefill = true, .model_name = "m"});
+  const base::ManualClock clock;
+  MetricsProbe probe(&registry, {}, &clock);
+  for (int i = 0; i < 3; ++i) probe.PushFailed(Reason::kPushFailed);
+  probe.PushRefused(Reason::kExpired);
+  const std::string page = registry.Expose();
+  const auto failures = [](std::string_view reason, std::string_view side, int count) {
+    return ContainsRegex(absl::StrCat("baton_kv_transfer_failures_total\\{[^}]*reason=\"",
+                                      std::string(reason), "\",side=\"", std::string(side),
+                                      "\"\\} ", count, "\n"));
+  };
+  EXPECT_THAT(page, failures("PUSH_FAILED", "sender", 3));
+  EXPECT_THAT(page, failures("PUSH_FAILED", "receiver", 0));
+  EXPECT_THAT(page, failures("EXPIRED", "sender", 0));
+  EXPECT_THAT(page, failures("EXPIRED", "receiver", 1));
 }
 
 TEST(MetricsProbe, CountsRunawaysByWhatWasDone) {
