@@ -1,9 +1,11 @@
 // Settings from the configuration file.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/status.h"
 #include "common/config/edit_distance.h"
 #include "common/config/flag_set.h"
@@ -36,6 +38,16 @@ int RankOf(const FileKey& key) {
 std::string Hyphenated(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
+}
+
+// Whether `value`, as "x:weight=2,max-running=8", says the key of that tenant.
+bool Says(const std::string& value, const std::string& tenant, const std::string& key) {
+  const std::pair<std::string, std::string> parts = absl::StrSplit(value, absl::MaxSplits(':', 1));
+  if (parts.first != tenant) return false;
+  const std::vector<std::string> settings = absl::StrSplit(parts.second, ',');
+  return std::ranges::any_of(settings, [&](const std::string& setting) {
+    return setting.substr(0, setting.find('=')) == key;
+  });
 }
 
 // "b.toml:3: port"
@@ -81,9 +93,15 @@ absl::Status FlagSet::ReadTenantKey(const std::string& path, const FileKey& key,
   entry.source = FlagSource::kFile;
   // A name may have dots.
   const std::string name = absl::StrJoin(key.sections.begin() + 1, key.sections.end(), ".");
+  const std::string setting = Hyphenated(key.name);
   entry.origin = Place(path, key, absl::StrCat("[tenant.", name, "]"));
+  for (size_t i = 0; i < entry.values.size(); ++i) {
+    if (!Says(entry.values[i], name, setting)) continue;
+    return UsageError(absl::StrCat(entry.origin, " ", key.name),
+                      "it is set twice, also as " + entry.origins[i], "only one of them");
+  }
   entry.origins.push_back(entry.origin);
-  entry.values.push_back(absl::StrCat(name, ":", Hyphenated(key.name), "=", key.values.front()));
+  entry.values.push_back(absl::StrCat(name, ":", setting, "=", key.values.front()));
   return absl::OkStatus();
 }
 

@@ -216,6 +216,28 @@ TEST(BindRouter, TenantsAreSectionsOfTheFile) {
             HasSubstr(path + ":5: [tenant.b]: found '0'"), Not(HasSubstr("[tenant.a]"))));
 }
 
+TEST(BindRouter, ATenantsKeyStandsInTheFileOnce) {
+  const ScratchFolder folder;
+  const auto error = [&](const std::string& text) {
+    RouterFlags flags;
+    const std::string path = folder.Write("f.toml", text);
+    return std::string(
+        ParseRouter({"m", "--decode-workers=b:2", "--config", path}, &flags).message());
+  };
+  const std::string path = folder / "f.toml";
+  EXPECT_THAT(error("[tenant.x]\nweight = 2\n[router]\ntenant = \"x:max-queued=1,weight=5\"\n"),
+              AllOf(HasSubstr(path + ":2: [tenant.x] weight: it is set twice"),
+                    HasSubstr("also as " + path + ":4: tenant.")));
+  EXPECT_THAT(error("[router]\ntenant = [\"y:weight=5\", \"x:max-running=5\"]\n"
+                    "[tenant.x]\nmax_running = 2\n"),
+              HasSubstr("also as " + path + ":2: tenant."));
+  EXPECT_THAT(error("[tenant.x]\nmax-queued = 1\nmax_queued = 2\n"),
+              HasSubstr(path + ":3: [tenant.x] max_queued: it is set twice"));
+  EXPECT_EQ(error("[router]\ntenant = \"xx:weight=5,max-running=1\"\n[tenant.x]\nweight = 2\n"
+                  "[tenant.xx]\nmax-queued = 2\n"),
+            "");
+}
+
 TEST(BindRouter, RefusesWrongTenants) {
   for (const char* wrong : {"a", "a:", "a:weight=0", "a:weight=nan", "a:weight=-1",
                             "a:max-running=-1", "a:max-queued=x", "a:speed=2", "router:weight=1",
