@@ -73,6 +73,11 @@ def wrong_flags(line, known):
     return wrong
 
 
+def prose_behind(line):
+    """Whether words that a shell would take for arguments stand behind a command, apart from it."""
+    return bool(re.match(r"(?:build/\w+/bin/)?baton(?:-\w+)? |scripts/", line) and re.search(r"\S {3,}[^-#\s\\|]", line))
+
+
 def unknown_metrics(text, known):
     """Names of series in a page that no process has; a name that ends in * stands for several."""
     named = set(re.findall(r"(?<![\w/:.])baton_[a-z0-9_]+(?![\w*])", text))
@@ -103,6 +108,7 @@ def main():
     assert {"serve", "baton-router", "generate", "eos tail"} <= set(known), known.keys()
     assert wrong_flags("baton generate --promt x | tee", known) == [("generate", "promt")]
     assert wrong_flags("build/cpu/bin/baton-router DIR --no-insecure --port 1", known) == []
+    assert prose_behind("baton sim --rate 8    one worker") and not prose_behind("baton sim --rate 8    # one worker")
     assert broken_links(PAGES[0], "[a](docs/none.md) [b](docs/http.md#keys) [c](docs/http.md#no)") == [
         "docs/none.md", "docs/http.md#no"]
     metrics = {one["name"] for one in json.loads(subprocess.run(
@@ -115,6 +121,8 @@ def main():
             seen += 1
             complaints += [f"{path.relative_to(ROOT)}:{number}: {command} has no --{flag}: {line}"
                            for command, flag in wrong_flags(line, known)]
+        complaints += [f"{path.relative_to(ROOT)}:{number}: prose without # behind a command: {line}"
+                       for number, line in lines_of(text) if prose_behind(line)]
         complaints += [f"{path.relative_to(ROOT)}: no metric {name}" for name in unknown_metrics(text, metrics)]
         complaints += [f"{path.relative_to(ROOT)}: no such target: {target}" for target in broken_links(path, text)]
     print("\n".join(complaints) or f"{seen} pieces of code on {len(PAGES)} pages are as the binaries have it")
