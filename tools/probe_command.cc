@@ -29,11 +29,15 @@ int ProbeCommand(const Invocation& call) {
                "the role that the server's certificate names"));
   BindClientTls(&set, &tls);
   if (const auto exit = call.Read(&set)) return *exit;
+  const AddressWords words = {.named_by = "as ADDR",
+                              .other_role =
+                                  "--tls-role with the role that it names: decode, prefill or "
+                                  "router, which is expected otherwise"};
   const auto health = CheckHealth(address, service, timeout, {.tls = tls, .role = role});
   if (!health.ok()) {
     return ReportFatal(
         set.program(),
-        FatalOf(ExplainNoServer(health.status(), address, "as ADDR"), ExitCode::kRequestFailed,
+        FatalOf(ExplainNoServer(health.status(), address, words), ExitCode::kRequestFailed,
                 "cannot probe " + address, "the address of a running server; a service it knows"));
   }
   Print(std::string(HealthName(*health)) + "\n");

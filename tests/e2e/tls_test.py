@@ -193,6 +193,7 @@ class TlsTest(unittest.TestCase):
             self.assertEqual(run(*probe).returncode, 1, "in the clear")
         wrong = run("probe", self.cluster.router.grpc, "--tls-role", "decode", *flags(self.files["client"]))
         self.assertEqual(wrong.returncode, 1, "it expects another role")
+        self.assertIn("Try: --tls-role", wrong.stderr)
 
     def test_half_a_setup_is_refused_at_start(self):
         cert = self.files["decode"]

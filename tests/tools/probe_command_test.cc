@@ -6,6 +6,7 @@
 #include "common/rpc/server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tools/client/no_server.h"
 #include "tools/commands.h"
 #include "tools/serve/child_process.h"
 
@@ -64,6 +65,19 @@ TEST(ProbeCommand, WhoClosesTheConnectionMayWantTls) {
   shutdown(listener.get(), SHUT_RDWR);
   closer.join();
   EXPECT_THAT(out, HasSubstr("if it is a server with TLS, give --tls-ca"));
+}
+
+// gRPC's words where the certificate names another role than the caller expects.
+TEST(ExplainNoServer, OfAnotherRoleSaysHowToNameIt) {
+  const auto explained = [](const AddressWords& words) {
+    const absl::Status status = absl::UnavailableError(
+        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:5: Hostname "
+        "Verification Check failed.");
+    return std::string(ExplainNoServer(status, "127.0.0.1:5", words).message());
+  };
+  EXPECT_THAT(explained({}), HasSubstr("its certificate names another role; name a router"));
+  EXPECT_THAT(explained({.named_by = "as ADDR", .other_role = "--tls-role NAME"}),
+              ::testing::EndsWith("its certificate names another role; --tls-role NAME"));
 }
 
 TEST(ProbeCommand, WrongUsageExits2) {

@@ -8,7 +8,10 @@ namespace baton {
 namespace {
 
 // `why` is what gRPC says of its last try to connect.
-std::string WhatToDo(const std::string& why, std::string_view named_by) {
+std::string WhatToDo(const std::string& why, const AddressWords& words) {
+  if (absl::StrContains(why, "Hostname Verification Check failed")) {
+    return absl::StrCat("its certificate names another role; ", std::string(words.other_role));
+  }
   if (absl::StrContains(why, "handshake failed")) {
     return "correct --tls-cert, --tls-key and --tls-ca, as docs/tls.md shows";
   }
@@ -18,18 +21,18 @@ std::string WhatToDo(const std::string& why, std::string_view named_by) {
            "--tls-key, as docs/tls.md shows";
   }
   return absl::StrCat("start a server there, as `baton serve DIR` does, or name another ",
-                      std::string(named_by));
+                      std::string(words.named_by));
 }
 
 }  // namespace
 
 absl::Status ExplainNoServer(const absl::Status& status, const std::string& address,
-                             std::string_view named_by) {
+                             const AddressWords& words) {
   // A reason is a server's word; without one it was gRPC that could not reach it.
   if (!absl::IsUnavailable(status) || ReasonOf(status) != Reason::kNone) return status;
   const std::string why(status.message().data(), status.message().size());
   return absl::UnavailableError(
-      absl::StrCat("no answer from ", address, " (", why, "); ", WhatToDo(why, named_by)));
+      absl::StrCat("no answer from ", address, " (", why, "); ", WhatToDo(why, words)));
 }
 
 }  // namespace baton
