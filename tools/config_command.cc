@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
@@ -152,20 +153,24 @@ std::string TomlValue(const Flag& flag) {
   return bare ? value : Quoted(value);
 }
 
+std::string TomlLine(const FlagSet& set, const Flag& flag) {
+  const bool unset = !flag.repeatable && flag.get().empty();
+  std::string line = (unset ? "# " : "") + flag.name + " = " + TomlValue(flag);
+  line.resize(std::max<size_t>(line.size() + 2, 40), ' ');
+  return line + "# " + SourceName(set.SourceOf(flag.name)) + "\n";
+}
+
+// By groups, in the order in which they begin; of several makers' flags a group may lie apart.
 std::string AsToml(const FlagSet& set) {
-  std::string text;
-  std::string group;
+  std::vector<std::pair<std::string, std::string>> groups;  // name and lines
   for (const Flag& flag : set.flags()) {
     if (flag.hidden || flag.name == "config") continue;
-    if (flag.group != group) {
-      group = flag.group;
-      text += "\n# " + group + "\n";
-    }
-    const bool unset = !flag.repeatable && flag.get().empty();
-    std::string line = (unset ? "# " : "") + flag.name + " = " + TomlValue(flag);
-    line.resize(std::max<size_t>(line.size() + 2, 40), ' ');
-    text += line + "# " + SourceName(set.SourceOf(flag.name)) + "\n";
+    auto group = std::ranges::find(groups, flag.group, &decltype(groups)::value_type::first);
+    if (group == groups.end()) group = groups.insert(groups.end(), {flag.group, ""});
+    group->second += TomlLine(set, flag);
   }
+  std::string text;
+  for (const auto& [name, lines] : groups) text += "\n# " + name + "\n" + lines;
   return text;
 }
 

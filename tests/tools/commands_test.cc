@@ -1,5 +1,10 @@
 #include "tools/commands.h"
 
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -92,6 +97,19 @@ TEST_F(ConfigCommand, PrintShowsValuesAndSources) {
   EXPECT_THAT(run.out, ::testing::ContainsRegex("prefill = 3 +# file"));
   EXPECT_THAT(run.out, ::testing::ContainsRegex("client-buffer = \"4MiB\" +# default"));
   EXPECT_THAT(run.out, ::testing::ContainsRegex("ignore-eos = \"allow\" +# default"));
+}
+
+TEST_F(ConfigCommand, PrintHasEachGroupOnce) {
+  for (const char* command : {"serve", "router", "prefill", "decode", "bench"}) {
+    const ToolRun run = RunTool({"config", "print", command});
+    std::set<std::string> headings;
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(run.out, '\n'))) {
+      // Settings that nobody set and limits of requests are comments, too.
+      const bool heading = line.starts_with("# ") && line.find_first_of("=`") == line.npos;
+      EXPECT_TRUE(!heading || headings.insert(line).second) << command << ": " << line;
+    }
+    EXPECT_GT(headings.size(), 3u);
+  }
 }
 
 TEST_F(ConfigCommand, WhatPrintWritesCheckAccepts) {
