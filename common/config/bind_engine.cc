@@ -63,6 +63,15 @@ void BindCache(FlagSet* set, EngineFlags* flags) {
                 "tokens in a block"));
   set->Add(With(SwitchFlag("enable-prefix-caching", &flags->enable_prefix_caching), group,
                 "reuse blocks of equal prompt beginnings; --no-enable-prefix-caching"));
+  set->AddCheck([flags] {
+    const EngineFlags defaults;
+    if (flags->device != DeviceFlag::kCpu ||
+        flags->gpu_memory_utilization == defaults.gpu_memory_utilization) {
+      return absl::OkStatus();
+    }
+    return UsageError("--gpu-memory-utilization with --device cpu",
+                      "it is a share of a GPU's memory", "--kv-cache-memory SIZE");
+  });
 }
 
 void BindDevice(FlagSet* set, EngineFlags* flags) {

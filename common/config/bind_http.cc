@@ -46,6 +46,19 @@ bool IsOrigin(std::string_view text) {
   return !host.empty() && host.find_first_of("/?# ") == std::string_view::npos;
 }
 
+// What is about the port means nothing where there is none.
+absl::Status CheckHttpIsOn(const HttpFlags& flags) {
+  if (flags.port) return absl::OkStatus();
+  const HttpFlags defaults;
+  std::string given;
+  if (flags.max_body != defaults.max_body) given = "--http-max-body";
+  if (flags.max_connections != defaults.max_connections) given = "--http-max-connections";
+  if (!flags.allow_origins.empty()) given = "--http-allow-origins";
+  if (given.empty()) return absl::OkStatus();
+  return UsageError(given + " without --http-port", "the OpenAI API over HTTP is off then",
+                    "--http-port 8000");
+}
+
 }  // namespace
 
 void BindHttp(FlagSet* set, RouterFlags* flags) {
@@ -64,6 +77,7 @@ void BindHttp(FlagSet* set, RouterFlags* flags) {
       "none is idle. The limit of open files may allow fewer"));
   set->Add(With(SizeFlag("http-max-body", &http->max_body, {.min = 1024, .max = int64_t{1} << 30}),
                 group, "of one request; larger ones get 413"));
+  set->AddCheck([http] { return CheckHttpIsOn(*http); });
   set->AddCheck([http]() -> absl::Status {
     for (const std::string& origin : http->allow_origins) {
       if (IsOrigin(origin)) continue;

@@ -85,8 +85,9 @@ def taken(role, argument):
     """Whether the binaries of a role take an argument; (exit codes, what they say)."""
     runs = []
     for one in ("prefill", "decode") if role == "worker" else (role,):
-        workers = ["--decode-workers=a:1"] if one == "router" else []
-        runs.append(subprocess.run([str(chart.BIN / "baton"), "config", "print", one, "/models", *workers, argument],
+        # A share of a GPU's memory is for workers that have one.
+        beside = "--decode-workers=a:1" if one == "router" else "--device=cuda"
+        runs.append(subprocess.run([str(chart.BIN / "baton"), "config", "print", one, "/models", beside, argument],
                                    capture_output=True, text=True, timeout=60, check=False))
     return {run.returncode for run in runs}, "".join(run.stderr for run in runs)
 

@@ -335,12 +335,27 @@ TEST(BindRouter, TakesThePortOfHttpOrNone) {
   EXPECT_EQ(flags.http.max_connections, 99);
   EXPECT_THAT(flags.http.allow_origins, ElementsAre("https://a", "http://b:1"));
   EXPECT_EQ(flags.api_keys, "k");
+  flags = {};
   ASSERT_TRUE(parse({"--http-port=off"}).ok());
   EXPECT_EQ(flags.http.port, std::nullopt);
   EXPECT_THAT(std::string(parse({"--http-port=70000"}).message()), HasSubstr("65535, or off"));
   for (const char* wrong : {"chat.example.org", "https://a/b", "https://"}) {
     const absl::Status status = parse({"--http-allow-origins", wrong});
     EXPECT_THAT(std::string(status.message()), HasSubstr("without a path")) << wrong;
+  }
+}
+
+TEST(BindRouter, WhatIsAboutTheHttpPortNeedsOne) {
+  const auto parse = [](const std::string& given, const std::string& port) {
+    RouterFlags flags;
+    return ParseRouter({"m", "--decode-workers", "b:2", given, "--http-port=" + port}, &flags);
+  };
+  for (const char* given :
+       {"--http-allow-origins=https://a", "--http-max-connections=99", "--http-max-body=1MiB"}) {
+    const std::string name(given, std::string(given).find('='));
+    EXPECT_THAT(std::string(parse(given, "off").message()),
+                HasSubstr(name + " without --http-port"));
+    EXPECT_TRUE(parse(given, "0").ok()) << given;
   }
 }
 

@@ -193,6 +193,13 @@ TEST(BindWorker, RefusesWhatTheBuildCannotDo) {
   EXPECT_THAT(WorkerError({"m", "--swap-space", "4GiB"}), HasSubstr("unknown flag"));
 }
 
+TEST(BindWorker, AShareOfAGpusMemoryNeedsAGpu) {
+  EXPECT_THAT(WorkerError({"m", "--gpu-memory-utilization", "0.5"}),
+              HasSubstr("--gpu-memory-utilization with --device cpu: it is a share of a GPU's"));
+  EXPECT_EQ(WorkerError({"m", "--gpu-memory-utilization", "0.5", "--device", "cuda"}), "");
+  EXPECT_EQ(WorkerError({"m", "--gpu-memory-utilization", "0.9"}), "") << "it is the default";
+}
+
 TEST(BindDecodeWorker, ReadsHowItChangesItsRoleAndRefusesWhatDoesNothing) {
   WorkerFlags flags;
   ASSERT_TRUE(ParseDecode({"--elastic", "--elastic-cool-down", "9s", "--elastic-tpot", "30ms",
