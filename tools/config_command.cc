@@ -13,6 +13,7 @@
 #include "common/sample/request_limits.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
+#include "tools/named_paths.h"
 #include "tools/settings_of.h"
 
 namespace baton {
@@ -47,11 +48,17 @@ std::string TakeCommand(Arguments* arguments) {
   return command;
 }
 
-// That `rest` is no single file. Several may be a file and its command the wrong way round.
-absl::Status NotOneFile(const Arguments& rest) {
-  if (rest.empty()) {
-    return UsageError("FILE.toml is missing", "expected one configuration file",
-                      "baton config check serve FILE.toml");
+// Whether a file stands first in `rest`, and behind it what a command's line may have.
+bool BeginsWithAFile(const Arguments& rest) {
+  if (rest.empty() || rest[0].starts_with('-')) return false;
+  return rest.size() == 1 || (!IsCommandWord(rest[1]) && !rest[1].ends_with(".toml"));
+}
+
+// That it does not. The words may be a file and its command the wrong way round.
+absl::Status NoFileFirst(const Arguments& rest) {
+  if (rest.empty() || rest[0].starts_with('-')) {
+    return UsageError("FILE.toml is missing", "expected a configuration file in front of flags",
+                      "baton config check serve FILE.toml DIR");
   }
   const auto word = std::find_if(rest.begin(), rest.end(), IsCommandWord);
   std::string command = word == rest.end() ? NearestName(rest.front(), CommandWords()) : *word;
@@ -76,49 +83,37 @@ absl::Status CheckModelDir(const FlagSet& set) {
   return absl::OkStatus();
 }
 
-// Model, workers and prompts need not be said yet.
+// Takes out that model, workers and prompts have to be said.
 void DropDemands(const std::string& command, FlagSet* set) {
   for (const Flag& flag : set->flags()) set->Edit(flag.name).required = false;
   if (command != "serve" && command != "prefill" && command != "decode") set->ClearChecks();
 }
 
-// Whether `value` is one of the words that the flag takes beside a path, as "auto".
-bool IsWordOf(const Flag& flag, const std::string& value) {
-  const std::vector<std::string> words = absl::StrSplit(flag.value, '|');
-  return std::find(words.begin(), words.end(), value) != words.end();
-}
-
-// Files that the settings say are read, and that are not here.
-absl::Status CheckNamedFiles(const FlagSet& set) {
-  std::vector<std::string> missing;
-  for (const Flag& flag : set.flags()) {
-    if (!flag.reads_file) continue;
-    for (const std::string& path : flag.get()) {
-      std::error_code ignored;
-      if (IsWordOf(flag, path) || std::filesystem::is_regular_file(path, ignored)) continue;
-      missing.push_back(flag.name + " = " + path);
-    }
+// What the command demands and neither the file nor the words behind it say. The message tells how
+// to say it here; the command's own would not.
+void DemandInFile(const std::string& command, const std::string& file, FlagSet* set) {
+  for (const Flag& flag : set->flags()) {
+    if (!flag.required) continue;
+    set->Edit(flag.name).required = false;
+    set->AddCheck([&flag, command, file, set] {
+      if (set->Given(flag.name)) return absl::OkStatus();
+      return UsageError(flag.value + " is missing",
+                        "expected " + flag.help + ", as " + flag.name +
+                            " in the file or as an argument behind it",
+                        "baton config check " + command + " " + file + " " + flag.value);
+    });
   }
-  if (missing.empty()) return absl::OkStatus();
-  return UsageError("there is no such file: " + absl::StrJoin(missing, ", "),
-                    "expected files that can be read, each by its path from " +
-                        std::filesystem::current_path().string(),
-                    "make them or correct their paths, or run this where they are");
 }
 
 // Hands the settings of `command` to `use` and returns what it returns.
 int WithSettings(const std::string& command, const std::string& program,
                  const std::function<int(FlagSet*)>& use) {
-  const auto relaxed = [&](FlagSet* set) {
-    DropDemands(command, set);
-    return use(set);
-  };
   auto settings = SettingsOf(command, program);
-  if (settings) return relaxed(settings->set.get());
+  if (settings) return use(settings->set.get());
   int result = ToInt(ExitCode::kUsage);
   for (const Command& other : Commands()) {
     if (other.name != command) continue;
-    other.run({.arguments = {}, .show_flags = [&](FlagSet& set) { result = relaxed(&set); }});
+    other.run({.arguments = {}, .show_flags = [&](FlagSet& set) { result = use(&set); }});
   }
   return result;
 }
@@ -181,6 +176,7 @@ int ConfigPrintCommand(const Invocation& call) {
   const std::string program = "baton config print";
   const std::string command = TakeCommand(&rest);
   return WithSettings(command, program + " " + command, [&](FlagSet* set) {
+    DropDemands(command, set);
     if (const auto exit = set->ParseOrExit(rest)) return *exit;
     const absl::Status status = CheckModelDir(*set);
     if (!status.ok()) return ReportUsage(program, status);
@@ -194,20 +190,30 @@ int ConfigPrintCommand(const Invocation& call) {
 int ConfigCheckCommand(const Invocation& call) {
   Arguments rest = call.arguments;
   const std::string program = "baton config check";
-  if (rest.size() == 1 && (rest[0] == "--help" || rest[0] == "-h")) {
-    Print("Checks a configuration file.\n\nUsage: baton config check [" +
-          absl::StrJoin(CommandWords(), "|") + "] FILE.toml\n");
+  if (std::ranges::any_of(rest, [](const auto& one) { return one == "--help" || one == "-h"; })) {
+    Print(
+        "Checks a configuration file, and what stands behind it on the command's line.\n\n"
+        "Usage: baton config check [" +
+        absl::StrJoin(CommandWords(), "|") + "] FILE.toml [ARGUMENT...]\n");
     return ToInt(ExitCode::kOk);
   }
   const std::string command = TakeCommand(&rest);
-  if (rest.size() != 1) return ReportUsage(program, NotOneFile(rest));
-  const std::string checked = (command == "serve" ? "baton " : "baton-") + command;
+  if (!BeginsWithAFile(rest)) return ReportUsage(program, NoFileFirst(rest));
+  const std::string file = rest[0];
+  const bool starts = SettingsOf(command, "").has_value();
+  const std::string checked = (command == "serve" || !starts ? "baton " : "baton-") + command;
   return WithSettings(command, checked, [&](FlagSet* set) {
-    const absl::Status status = set->Parse({"--config", rest[0]}, {});
+    // What asks a service has its prompts from somewhere else each time.
+    if (starts) {
+      DemandInFile(command, file, set);
+    } else {
+      DropDemands(command, set);
+    }
+    set->AddCheck([set] { return CheckNamedPaths(*set); });
+    rest.insert(rest.begin(), "--config");
+    const absl::Status status = set->Parse(rest, {});
     if (!status.ok()) return ReportUsage(program, status);
-    const absl::Status files = CheckNamedFiles(*set);
-    if (!files.ok()) return ReportUsage(program, files);
-    Print(rest[0] + ": ok for `" + command + "`\n");
+    Print(file + ": ok for `" + command + "`\n");
     return ToInt(ExitCode::kOk);
   });
 }

@@ -48,9 +48,11 @@ kv-cache-memory = "2GiB"
 ```
 
 `baton config print` shows the settings of `serve` that would be in force, each with where it comes from, and
-`baton config check FILE.toml` checks a file for `serve`. A first word asks about another command, as in `baton config print
-router --port 0`: `router`, `prefill`, `decode`, `generate`, `chat` or `bench`. Files that the settings name and that
-the process would read, as `tls-cert`, `api-keys` or `predictor`, have to be there, too: check where it runs, from its folder.
+`baton config check FILE.toml DIR` says whether `baton serve DIR --config FILE.toml` would take them, variables left out. A first
+word asks about another command, as in `baton config print router --port 0` or `baton config check router FILE.toml`: `router`,
+`prefill`, `decode`, `generate`, `chat` or `bench`. Behind the file stands what its line has beside `--config`. Files and models
+that the settings name, as `tls-cert`, `api-keys`, `predictor` or `model-dir`, and the folder of `eos-log` have to be there, too:
+check where it runs, from its folder. What is in them is not looked at.
 
 ## Exit codes
 

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
@@ -49,7 +51,9 @@ absl::Status CheckDraft(const DraftFlags& draft, const EngineFlags& engine) {
 
 void BindDraft(FlagSet* set, DraftFlags* flags, const EngineFlags* engine) {
   const std::string group = "Draft model";
-  set->Add(With(Valued(TextFlag("draft-model", &flags->model), "DIR"), group,
+  Flag model = Valued(TextFlag("draft-model", &flags->model), "DIR");
+  model.path = PathUse::kModel;
+  set->Add(With(std::move(model), group,
                 "a small model with the same tokenizer, which foretells the tokens that steps "
                 "verify; on CPUs only. Prefill workers have none"));
   set->Add(With(OptionalInt64Flag("draft-kv-cache-tokens", &flags->kv_cache_tokens,

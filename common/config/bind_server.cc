@@ -130,6 +130,7 @@ void BindModelDir(FlagSet* set, std::string* model_dir) {
   Flag flag = TextFlag("model-dir", model_dir);
   flag.value = "DIR";
   flag.help = "a model directory in Hugging Face form, or a GGUF file";
+  flag.path = PathUse::kModel;
   flag.positional = true;
   flag.required = true;
   set->Add(std::move(flag));
@@ -161,6 +162,7 @@ void BindEosLog(FlagSet* set, RouterFlags* flags) {
                 "what to do with requests that ignore EOS; warn counts and logs them"));
   Flag log = TextFlag("eos-log", &flags->eos_log);
   log.value = "FILE|off";
+  log.path = PathUse::kOutput;
   log.set = [flags](const std::vector<std::string>& values) {
     flags->eos_log = values.back() == "off" ? "" : values.back();
     return absl::OkStatus();

@@ -16,6 +16,14 @@ namespace baton {
 struct FileKey;
 class UsageErrors;
 
+// What a command does with the path that is a setting's value.
+enum class PathUse {
+  kNone,    // it is no path, or may lead nowhere
+  kInput,   // a file that is read
+  kModel,   // a model directory, or a GGUF file
+  kOutput,  // a file that is made in a folder that is there
+};
+
 // One setting of a command. `name` is spelled as in --name; BATON_NAME in the environment and
 // `name` (or name_with_underscores) in the configuration file are derived from it.
 struct Flag {
@@ -30,7 +38,7 @@ struct Flag {
   bool hidden = false;      // in no help
   bool positional = false;  // given by its place, not by --name
   bool required = false;
-  bool reads_file = false;  // the value is the path of a file that has to be there; see InputFlag
+  PathUse path = PathUse::kNone;
   bool is_port = false;  // ignore tcp://… in the environment, as Kubernetes service links set it
 
   // Takes the values in the order given; a switch gets one, "true" or "false". An error says what

@@ -176,7 +176,7 @@ Flag TextFlag(std::string name, std::string* target) {
 
 Flag InputFlag(std::string name, std::string* target, std::string value) {
   Flag flag = Valued(TextFlag(std::move(name), target), std::move(value));
-  flag.reads_file = true;
+  flag.path = PathUse::kInput;
   return flag;
 }
 

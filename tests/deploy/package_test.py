@@ -73,8 +73,10 @@ class PackageTest(unittest.TestCase):
         self.assertIn("MIT License", text)
 
     def test_settings_are_accepted_and_fit_together(self):
+        # Nothing is installed here, so the model lies where the packages were unpacked.
         for role, name in ROLES.items():
-            packages.call(BIN / "baton", "config", "check", role, self.root / f"etc/baton/{name}.toml")
+            packages.call(BIN / "baton", "config", "check", role, self.root / f"etc/baton/{name}.toml",
+                          self.root / self.settings(role)["model-dir"].lstrip("/"))
         ports = [self.settings(role)[port] for role in ROLES for port in ("port", "admin-port", "http-port")
                  if port in self.settings(role)]
         self.assertEqual(len(set(ports)), len(ports))

@@ -1,5 +1,6 @@
 #include "tools/commands.h"
 
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -86,7 +87,14 @@ class ConfigCommand : public ::testing::Test {
  protected:
   std::string File(const std::string& text) { return folder_.Write("settings.toml", text); }
   const ScratchFolder folder_;
+  // A model as far as paths say it.
+  std::string MakeModel() const {
+    std::filesystem::create_directory(folder_ / "model");
+    folder_.Write("model/config.json", "{}");
+    return folder_ / "model";
+  }
   const std::string file_ = folder_ / "settings.toml";
+  const std::string model_ = MakeModel();
 };
 
 TEST_F(ConfigCommand, PrintShowsValuesAndSources) {
@@ -114,10 +122,12 @@ TEST_F(ConfigCommand, PrintHasEachGroupOnce) {
 
 TEST_F(ConfigCommand, WhatPrintWritesCheckAccepts) {
   for (const char* command : {"serve", "router", "prefill", "decode"}) {
-    const ToolRun print = RunTool({"config", "print", command, "./m"});
+    const ToolRun print = RunTool({"config", "print", command, model_});
     ASSERT_EQ(print.exit, 0) << print.err;
-    const ToolRun check = RunTool({"config", "check", command, File(print.out)});
-    EXPECT_EQ(check.exit, 0) << check.err << print.out;
+    Arguments check = {"config", "check", command, File(print.out)};
+    if (command == std::string("router")) check.emplace_back("--decode-workers=b:2");
+    const ToolRun run = RunTool(check);
+    EXPECT_EQ(run.exit, 0) << run.err << print.out;
   }
   for (const char* command : {"generate", "chat", "bench"}) {
     const ToolRun print = RunTool({"config", "print", command});
@@ -128,10 +138,11 @@ TEST_F(ConfigCommand, WhatPrintWritesCheckAccepts) {
 }
 
 TEST_F(ConfigCommand, ALargeSeedIsReadAgain) {
-  const ToolRun print =
-      RunTool({"config", "print", "router", "--seed", "18446744073709551615", "./m"});
+  const ToolRun print = RunTool({"config", "print", "router", "--seed", "18446744073709551615"});
   ASSERT_EQ(print.exit, 0) << print.err;
-  EXPECT_EQ(RunTool({"config", "check", "router", File(print.out)}).exit, 0);
+  EXPECT_EQ(
+      RunTool({"config", "check", "router", File(print.out), model_, "--decode-workers=b:2"}).exit,
+      0);
 }
 
 TEST_F(ConfigCommand, TheFirstWordIsTheCommand) {
@@ -178,7 +189,7 @@ TEST_F(ConfigCommand, EveryCommandMayHaveASection) {
     if (word == "config") continue;
     const std::string text = "[serve]\ndecode = 1\n[" + word + "]\n";
     const std::string file = File(word == "serve" ? "[serve]\ndecode = 1\n" : text);
-    const ToolRun run = RunTool({"config", "check", file});
+    const ToolRun run = RunTool({"config", "check", file, model_});
     EXPECT_EQ(run.exit, 0) << run.err;
   }
   EXPECT_THAT(RunTool({"config", "check", File("[batsch]\n")}).err, HasSubstr("Try: [batch]"));
@@ -191,20 +202,55 @@ TEST_F(ConfigCommand, CheckNamesFilesThatAreNotThere) {
                               HasSubstr("Try: the path of a TOML file that is there"),
                               HasSubstr("baton config print")));
   const std::string here = File(
-      "api-keys = \"/nowhere/keys\"\ntls-cert = \"/nowhere/cert\"\n"
-      "tls-key = \"k\"\neos-log = \"/nowhere/log\"\n");
+      "model-dir = \"/nowhere/m\"\ndecode-workers = \"b:2\"\napi-keys = \"/nowhere/keys\"\n"
+      "tls-cert = \"/nowhere/cert\"\ntls-key = \"k\"\ntls-ca = \"" +
+      folder_.path() + "\"\neos-log = \"/nowhere/log\"\n");
   const ToolRun named = RunTool({"config", "check", "router", here});
   EXPECT_EQ(named.exit, 2);
   EXPECT_EQ(named.out, "");
-  EXPECT_THAT(named.err, AllOf(HasSubstr("there is no such file: "),
-                               HasSubstr("tls-cert = /nowhere/cert, tls-key = k"),
-                               HasSubstr("api-keys = /nowhere/keys"), HasSubstr("Try: make them"),
-                               Not(HasSubstr("/nowhere/log"))));
-  EXPECT_EQ(RunTool({"config", "check", "decode", File("predictor = \"auto\"\n")}).exit, 0);
-  EXPECT_THAT(RunTool({"config", "check", "decode", File("predictor = \"autos\"\n")}).err,
-              HasSubstr("predictor = autos"));
-  EXPECT_EQ(RunTool({"config", "check", "decode", File("predictor = \"/proc/self/exe\"\n")}).exit,
-            0);
+  for (const std::string& line : {std::string("model-dir = /nowhere/m: there is no such model"),
+                                  std::string("tls-cert = /nowhere/cert: there is no such file"),
+                                  std::string("tls-key = k: there is no such file"),
+                                  "tls-ca = " + folder_.path() + ": it is a folder",
+                                  std::string("api-keys = /nowhere/keys: there is no such file"),
+                                  std::string("eos-log = /nowhere/log: there is no folder")}) {
+    EXPECT_THAT(named.err, HasSubstr("baton config check: fatal: " + line));
+  }
+}
+
+TEST_F(ConfigCommand, CheckLooksAtPathsAsTheProcessDoes) {
+  const auto check = [&](const std::string& command, const std::string& text) {
+    return RunTool({"config", "check", command, File(text), model_}).err;
+  };
+  EXPECT_EQ(check("decode", "predictor = \"auto\"\n"), "");
+  EXPECT_THAT(check("decode", "predictor = \"autos\"\n"), HasSubstr("predictor = autos"));
+  EXPECT_EQ(check("decode", "predictor = \"/proc/self/exe\"\n"), "");
+  EXPECT_EQ(check("decode", "predictor = \"/dev/null\"\n"), "") << "it can be read";
+  EXPECT_THAT(check("decode", "draft-model = \"" + folder_.path() + "\"\n"),
+              HasSubstr("it has no config.json"));
+  EXPECT_EQ(check("serve", "eos-log = \"" + (folder_ / "eos.jsonl") + "\"\n"), "");
+  EXPECT_EQ(check("serve", "eos-log = \"off\"\n"), "");
+  EXPECT_THAT(check("serve", "eos-log = \"" + (folder_ / "no/eos.jsonl") + "\"\n"),
+              HasSubstr("there is no folder " + folder_ / "no"));
+  EXPECT_THAT(check("serve", "eos-log = \"" + folder_.path() + "\"\n"),
+              HasSubstr("it is a folder"));
+}
+
+TEST_F(ConfigCommand, CheckRefusesWhatTheProcessRefuses) {
+  const ToolRun bare = RunTool({"config", "check", "router", File("tls-cert = \"/dev/null\"\n")});
+  EXPECT_EQ(bare.exit, 2);
+  EXPECT_THAT(bare.err,
+              AllOf(HasSubstr("DIR is missing: expected a model directory"),
+                    HasSubstr("Try: baton config check router " + file_ + " DIR"),
+                    HasSubstr("--decode-workers is missing"), HasSubstr("TLS is set up by parts")));
+  EXPECT_THAT(RunTool({"config", "check", File("")}).err, HasSubstr("DIR is missing"));
+  const std::string file = File("decode-workers = \"b:2\"\n");
+  EXPECT_EQ(RunTool({"config", "check", "router", file, model_}).out,
+            file_ + ": ok for `router`\n");
+  EXPECT_THAT(RunTool({"config", "check", "router", file, model_, "--port=x"}).err,
+              HasSubstr("--port: found 'x'"));
+  EXPECT_EQ(RunTool({"config", "check", "generate", File("seed = 1\n")}).exit, 0)
+      << "prompts come with the command";
 }
 
 TEST_F(ConfigCommand, CheckNamesWhatIsWrong) {
