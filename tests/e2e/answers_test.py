@@ -1,5 +1,6 @@
 """Several answers to one request: each is that of its seed alone, however it ran, and the prompt is computed once."""
 
+import json
 import os
 import signal
 import threading
@@ -77,15 +78,28 @@ class AnswersTest(unittest.TestCase):
             others = alone(service, 5, logprobs=0)
             scores = [sum(row["logprob"] for row in other["logprobs"]) / len(other["logprobs"]) for other in others]
             order = sorted(range(5), key=lambda i: (-scores[i], i))[:2]
-            for more in ({}, {"logprobs": 0}):
-                answer, = service.generate([ask("best", n=2, best_of=5, **more)], "--chat")
+            for name, more in (("best", {}), ("told", {"logprobs": 0})):
+                answer, = service.generate([ask(name, n=2, best_of=5, **more)], "--chat")
                 self.assertEqual([one["seed"] for one in answer["answers"]], [seed_of(i) for i in order])
                 self.assertEqual([one["token_ids"] for one in answer["answers"]],
                                  [others[i]["token_ids"] for i in order])
                 for one, i in zip(answer["answers"], order):
                     self.assertAlmostEqual(one["score"], scores[i], places=5)
                 self.assertEqual(answer["usage"]["completion_tokens"], sum(len(o["token_ids"]) for o in others))
+                self.check_the_log_has_them_by_seed(service, name, answer, 5)
             service.assert_nothing_held()
+
+    def check_the_log_has_them_by_seed(self, service, name, answer, drawn):
+        """Its rows have the index of the draw, which the summary with an answer's seed names."""
+        def indices():
+            text = service.eos_log.with_name(f"{service.eos_log.name}.requests.jsonl").read_text()
+            summaries = [json.loads(line) for line in text.splitlines()]
+            return {one["sampling"]["seed"]: one["index"] for one in summaries if one["request_id"] == name}
+        rows = service.finished_rows(name, answers=drawn)
+        wait_until(lambda: len(indices()) == drawn, "summaries of all that were drawn")
+        for one in answer["answers"]:
+            tokens = [row["current_token_id"] for row in rows if row["index"] == indices()[one["seed"]]]
+            self.assertEqual(tokens, one["token_ids"])
 
     def test_a_worker_that_dies_costs_no_token(self):
         with Cluster(decode=1, prefill=1, decode_flags=["--enable-failpoints"],
