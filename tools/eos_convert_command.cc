@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "common/base/output_file.h"
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
 #include "common/eos/log_parts.h"
@@ -28,7 +29,12 @@ int EosConvertCommand(const Invocation& call) {
   if (!result->rest.empty()) {
     std::fprintf(stderr, "%s: left out %s\n", set.program().c_str(), result->rest.c_str());
   }
-  Print(out + ": " + std::to_string(result->rows) + " rows\n");
+  const std::string done = out + ": " + std::to_string(result->rows) + " rows\n";
+  if (IsWrittenInPlace(out)) {  // it may be standard output
+    std::fputs(done.c_str(), stderr);
+  } else {
+    Print(done);
+  }
   return ToInt(ExitCode::kOk);
 }
 

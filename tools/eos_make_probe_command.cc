@@ -1,9 +1,9 @@
 #include "absl/strings/str_cat.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
-#include "common/eos/line_file.h"
 #include "common/formats/eos_probe_file.h"
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
@@ -77,7 +77,7 @@ int EosMakeProbeCommand(const Invocation& call) {
     return ReportFatal(set.program(), FatalOf(written, ExitCode::kResources,
                                               "cannot write " + flags.out, "--out FILE"));
   }
-  Print(absl::StrCat(flags.out, "\n"));
+  if (!IsWrittenInPlace(flags.out)) Print(absl::StrCat(flags.out, "\n"));
   return ToInt(ExitCode::kOk);
 }
 

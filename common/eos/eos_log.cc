@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/block_hash.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 #include "common/eos/log_parts.h"
 #include "common/eos/log_rotation.h"

@@ -141,20 +141,4 @@ absl::Status LineFile::StartAnew(const std::string& aside) {
   return done;
 }
 
-absl::Status WriteWholeFile(const std::string& path, std::string_view content) {
-  const std::string temporary = path + ".tmp";
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return Failed("open", temporary, errno);
-  const auto [done, error] = WriteAll(fd, content);
-  close(fd);
-  absl::Status written;
-  if (error != 0) {
-    written = Failed("write", temporary, error);
-  } else if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    written = Failed("rename to", path, errno);
-  }
-  if (!written.ok()) unlink(temporary.c_str());
-  return written;
-}
-
 }  // namespace baton

@@ -51,7 +51,4 @@ class LineFile final {
   int64_t size_ = 0;
 };
 
-// Writes `content` to `path` so that a reader sees the old or the new file, never a part.
-absl::Status WriteWholeFile(const std::string& path, std::string_view content);
-
 }  // namespace baton

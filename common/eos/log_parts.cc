@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/base/follow_links.h"
 #include "common/base/status.h"
 
 namespace baton {
@@ -20,7 +21,6 @@ namespace {
 constexpr size_t kMostDigits = 18;  // of a number that fits 64 bits
 // A writer needs microseconds to put a new FILE in the place of a full one.
 constexpr int kOpenTries = 20;
-constexpr int kMostLinks = 40;  // as many as Linux follows
 constexpr absl::Duration kOpenAgainAfter = absl::Milliseconds(1);
 
 // A number without zeros in front, and what stands behind it.
@@ -80,19 +80,9 @@ std::pair<std::filesystem::path, std::filesystem::path> RealNames(const std::str
   const std::filesystem::path folder =
       std::filesystem::weakly_canonical(name.parent_path(), unknown);
   const std::filesystem::path here = unknown ? name : folder / name.filename();
-  const std::filesystem::path target = std::filesystem::weakly_canonical(here, unknown);
+  const std::filesystem::path target =
+      std::filesystem::weakly_canonical(FollowLinks(here), unknown);
   return {unknown ? here : target, here};
-}
-
-// What a link leads to, whether or not it is there yet.
-std::filesystem::path FollowLinks(std::filesystem::path path) {
-  std::error_code unknown;  // then it is as far as one can follow
-  for (int links = 0; links < kMostLinks && std::filesystem::is_symlink(path, unknown); ++links) {
-    const std::filesystem::path target = std::filesystem::read_symlink(path, unknown);
-    if (unknown) break;
-    path = target.is_absolute() ? target : path.parent_path() / target;
-  }
-  return path;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 #include "common/eos/log_parts.h"
 

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <string>
 
 #include "common/formats/eos_probe_file.h"
@@ -43,6 +44,23 @@ TEST_F(EosMakeProbeCommand, WritesAProbeForTheModel) {
   const auto model = LoadModel(model_, options, nullptr);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_TRUE(CheckMadeFor(*probe, file_, (*model)->fingerprint).ok());
+}
+
+TEST_F(EosMakeProbeCommand, ALinkStaysAndWhatItLeadsToIsReplaced) {
+  const std::string link = folder_ / "link";
+  std::filesystem::create_symlink(folder_.Write("probe.json", "old"), link);
+  ASSERT_EQ(RunTool({"eos", "make-probe", model_, "--dims", "8", "--out", link}).exit, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(LoadEosProbeFile(file_).ok());
+}
+
+TEST_F(EosMakeProbeCommand, NothingElseGoesToADevice) {
+  const std::string link = folder_ / "link";
+  std::filesystem::create_symlink("/dev/null", link);
+  const ToolRun run = RunTool({"eos", "make-probe", model_, "--dims", "8", "--out", link});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_EQ(run.out, "") << "which may be the device";
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
 }
 
 TEST_F(EosMakeProbeCommand, TheFingerprintIsOfTheDtype) {

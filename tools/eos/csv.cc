@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 #include "common/eos/eos_fields.h"
 #include "common/eos/flat_json.h"
@@ -42,18 +39,13 @@ void AppendQuoted(std::string_view text, std::string* out) {
   out->push_back('"');
 }
 
-absl::Status CannotWrite(const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-}
-
-absl::Status Flush(std::FILE* file, const std::string& path, std::string* text) {
-  const bool written = std::fwrite(text->data(), 1, text->size(), file) == text->size();
-  if (!written || std::fflush(file) != 0) return CannotWrite(path);
+absl::Status WriteOut(std::string* text, OutputFile* file) {
+  BATON_RETURN_IF_ERROR(file->Write(*text));
   text->clear();
-  return absl::OkStatus();
+  return file->Flush();
 }
 
-absl::StatusOr<CsvResult> WriteCsv(RowSource* rows, std::FILE* file, const std::string& path) {
+absl::StatusOr<CsvResult> WriteCsv(RowSource* rows, OutputFile* file) {
   CsvResult result;
   std::string text = CsvHeader();
   EosLogRow row;
@@ -67,19 +59,11 @@ absl::StatusOr<CsvResult> WriteCsv(RowSource* rows, std::FILE* file, const std::
     }
     AppendCsvLine(rows->line(), &text);
     ++result.rows;
-    if (text.size() >= kWriteBytes) BATON_RETURN_IF_ERROR(Flush(file, path, &text));
+    if (text.size() >= kWriteBytes) BATON_RETURN_IF_ERROR(WriteOut(&text, file));
   }
-  BATON_RETURN_IF_ERROR(Flush(file, path, &text));
+  BATON_RETURN_IF_ERROR(WriteOut(&text, file));
   result.rest = rows->RestText(rows->rest());
   return result;
-}
-
-// A pipe or a device cannot be replaced by a file that is complete.
-absl::StatusOr<CsvResult> WriteInPlace(RowSource* rows, const std::string& out) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(out.c_str(), "we"),
-                                                             &std::fclose);
-  if (file == nullptr) return CannotWrite(out);
-  return WriteCsv(rows, file.get(), out);
 }
 
 }  // namespace
@@ -121,18 +105,9 @@ absl::StatusOr<CsvResult> ConvertToCsv(const LogFiles& log, const std::string& o
         absl::StatusCode::kInvalidArgument, {},
         absl::StrCat("--out ", out, " is the log itself or a file of it; name another file"));
   }
-  const std::filesystem::file_status there = std::filesystem::status(out, unknown);
-  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
-    return WriteInPlace(&rows, out);
-  }
-  const std::string temporary = out + ".tmp";
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(temporary.c_str(), "we"),
-                                                             &std::fclose);
-  if (file == nullptr) return CannotWrite(temporary);
-  absl::Cleanup remove = [&temporary] { std::remove(temporary.c_str()); };
-  BATON_ASSIGN_OR_RETURN(CsvResult result, WriteCsv(&rows, file.get(), temporary));
-  if (std::rename(temporary.c_str(), out.c_str()) != 0) return CannotWrite(out);
-  std::move(remove).Cancel();
+  BATON_ASSIGN_OR_RETURN(const auto file, OutputFile::Create(out));
+  BATON_ASSIGN_OR_RETURN(CsvResult result, WriteCsv(&rows, file.get()));
+  BATON_RETURN_IF_ERROR(file->Finish());
   return result;
 }
 

@@ -21,7 +21,7 @@ struct CsvResult {
   int64_t rows = 0;
   std::string rest;  // about a last line without an end, which is left out; "" if there is none
 };
-// Writes a log as CSV to `out`, which nobody sees before it is complete. A line that is no row ends
+// Writes a log as CSV to `out`, an OutputFile. A line that is no row ends
 // it with an error and without a file.
 absl::StatusOr<CsvResult> ConvertToCsv(const LogFiles& log, const std::string& out);
 

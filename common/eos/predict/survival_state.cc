@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 #include "common/eos/predict/sealed_json.h"
 
@@ -27,19 +27,8 @@ absl::Status Failed(const char* what, const std::string& path) {
 absl::Status SaveSurvival(const LearntSurvival& survival, std::string_view model_fingerprint,
                           const std::string& path) {
   const std::string text = SealJson(kFormat, kVersion, survival.ToJson(model_fingerprint));
-  const std::string beside = absl::StrCat(path, ".new.", getpid());  // others may save there, too
-  {
-    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-    out << text;
-    out.close();
-    if (!out) {
-      const absl::Status failed = Failed("write", beside);
-      std::remove(beside.c_str());
-      return failed;
-    }
-  }
-  if (std::rename(beside.c_str(), path.c_str()) != 0) return Failed("rename to", path);
-  return absl::OkStatus();
+  // Others may save there, too.
+  return WriteWholeFile(path, text, absl::StrCat(".new.", getpid()));
 }
 
 absl::Status LoadSurvival(const std::string& path, std::string_view model_fingerprint,

@@ -9,8 +9,7 @@
 // What was learnt while serving, in a file that outlives the process.
 namespace baton {
 
-// Writes the whole file beside `path` and then renames it, so that there is always one that is
-// whole.
+// So that there is always a file that is whole, as WriteWholeFile does it.
 absl::Status SaveSurvival(const LearntSurvival& survival, std::string_view model_fingerprint,
                           const std::string& path);
 

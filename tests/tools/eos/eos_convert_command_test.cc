@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr char kHeader[] =
     "request_id,timestamp,step,current_token_id,eos_token_id,eos_logprob,eos_prob,is_finished,"
@@ -84,11 +85,13 @@ TEST_F(EosConvertTest, NoOtherFileOfTheLogIsReplaced) {
   File("log.2", EosLine({}));
   Compress("log.2");
   std::filesystem::create_symlink(part, Path("link"));
+  std::filesystem::create_symlink("log.9", Path("ahead"));  // is not there yet
   const std::string here = std::filesystem::path(folder_.path()).filename();
   for (const std::string& read : {log, part, Path("log.2.zst")}) {
-    for (const char* name : {"log", "log.1", "log.1.zst", "log.2.zst", "log.3",
-                             "log.requests.jsonl", "log.meta.json", "log.1.requests.jsonl",
-                             "log.2.requests.jsonl.zst", "log.1.meta.json", "link", "./log.1"}) {
+    for (const char* name :
+         {"log", "log.1", "log.1.zst", "log.2.zst", "log.3", "log.requests.jsonl", "log.meta.json",
+          "log.1.requests.jsonl", "log.2.requests.jsonl.zst", "log.1.meta.json", "link", "ahead",
+          "./log.1"}) {
       const ToolRun run = RunTool({"eos", "convert", read, "--out", Path(name)});
       EXPECT_EQ(run.exit, 1) << read << " to " << name;
       EXPECT_THAT(run.err, HasSubstr(std::string("is the log itself or a file of it")))
@@ -100,7 +103,7 @@ TEST_F(EosConvertTest, NoOtherFileOfTheLogIsReplaced) {
   }
   EXPECT_EQ(Content(log), EosLine({.step = 2}));
   EXPECT_EQ(Content(part), EosLine({}));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 4);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 5);
   for (const char* name : {"log.csv", "log.1.csv", "log.01", "other.1"}) {
     EXPECT_EQ(RunTool({"eos", "convert", part, "--out", Path(name)}).exit, 0) << name;
   }
@@ -108,9 +111,20 @@ TEST_F(EosConvertTest, NoOtherFileOfTheLogIsReplaced) {
 
 TEST_F(EosConvertTest, ADeviceIsWrittenAndStaysOne) {
   std::filesystem::create_symlink("/dev/null", Path("x.csv"));
-  EXPECT_EQ(Convert(EosLine({})).exit, 0);
+  const ToolRun run = Convert(EosLine({}));
+  EXPECT_EQ(run.exit, 0);
+  EXPECT_EQ(run.out, "") << "which may be the device";
+  EXPECT_THAT(run.err, HasSubstr(": 1 rows"));
   EXPECT_TRUE(std::filesystem::is_symlink(Path("x.csv")));
   EXPECT_TRUE(std::filesystem::is_character_file(Path("x.csv")));
+}
+
+TEST_F(EosConvertTest, ALinkStaysAndWhatItLeadsToIsReplaced) {
+  const std::string target = File("target.csv", "old");
+  std::filesystem::create_symlink(target, Path("x.csv"));
+  EXPECT_EQ(Convert(EosLine({})).exit, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("x.csv")));
+  EXPECT_THAT(Content(target), StartsWith(kHeader));
 }
 
 TEST_F(EosConvertTest, ALineThatIsNoRowLeavesNothingBehind) {

@@ -128,10 +128,8 @@ nlohmann::ordered_json FiguresAsJson(const Figures& figures);
 nlohmann::ordered_json SummaryAsJson(const Summary& summary);
 nlohmann::ordered_json ResultAsJson(const BenchResult& result);
 
-// Writes to PATH.tmp, checks every step to the closing of the file, and renames: PATH is the old
-// file or the whole new one. An error says what failed, how much was written and that nothing was
-// replaced; PATH.tmp is removed then, so that a full disk is not made fuller. A device or a pipe is
-// written in place.
+// As an OutputFile: PATH is the old file or the whole new one, and after an error nothing of the
+// new one is left, so that a full disk is not made fuller.
 absl::Status WriteResult(const std::string& path, const nlohmann::ordered_json& json);
 
 }  // namespace baton::bench

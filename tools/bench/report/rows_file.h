@@ -15,20 +15,20 @@
 // "interrupted": bool, "label": ".."}}. Seconds are since the start of the run. A file that was not
 // closed has no last line {"complete": true, "partial": bool, "reason": null | ".."}.
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/output_file.h"
 #include "tools/bench/load/load_generator.h"
 
 namespace baton::bench {
 
 // Streams runs to disk as they end. Not thread-safe. Writes PATH.partial and renames it to PATH in
 // Close(), so that PATH is never half a file; what was written stays in PATH.partial if the disk
-// fills or the process dies. A device or a pipe is written in place.
+// fills or the process dies. What is no file is written in place (OutputFile).
 class RowsFile final {
  public:
   static absl::StatusOr<std::unique_ptr<RowsFile>> Create(const std::string& path);
@@ -43,13 +43,14 @@ class RowsFile final {
   absl::Status Close(const std::string& partial_reason);
 
  private:
-  RowsFile(std::string path, std::FILE* file);
+  RowsFile(std::string path, std::unique_ptr<OutputFile> file);
   absl::Status Write(const std::string& line);
-  absl::Status Fail(const char* what, int error);
+  absl::Status Flush();
+  // Returns `done`; what failed is remembered, with what is kept.
+  absl::Status Noted(const absl::Status& done);
 
   const std::string path_;
-  const std::string temporary_;
-  std::FILE* file_;
+  const std::unique_ptr<OutputFile> file_;
   absl::Status status_;
   int runs_ = 0;
   int64_t rows_ = 0;

@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/output_file.h"
 #include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/base/version.h"
-#include "common/eos/line_file.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {

@@ -180,6 +180,16 @@ TEST_F(SurvivalStateTest, ForeignAndDamagedFilesAreRefusedAndChangeNothing) {
   EXPECT_EQ(survival.ChancesAfter("a", 1), before);
 }
 
+TEST_F(SurvivalStateTest, ALinkStaysAndWhatItLeadsToIsReplaced) {
+  LearntSurvival survival;
+  AddEnds(&survival, "a", 20, 50);
+  Write(path("state"), "old");
+  std::filesystem::create_symlink("state", path("link"));
+  ASSERT_TRUE(SaveSurvival(survival, "f1", path("link")).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_TRUE(LoadSurvival(path("state"), "f1", &survival).ok());
+}
+
 TEST_F(SurvivalStateTest, AFolderThatCannotBeWrittenIsAnErrorAndKeepsTheOldFile) {
   LearntSurvival survival;
   AddEnds(&survival, "a", 20, 50);

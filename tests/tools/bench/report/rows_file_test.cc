@@ -147,7 +147,9 @@ TEST_F(RowsFileTest, ADiskThatFillsKeepsWhatWasWrittenAndGoesOnSayingSo) {
 TEST_F(RowsFileTest, AFolderThatIsNotThereIsAnError) {
   const auto rows = RowsFile::Create((folder_ / "none" / "rows.jsonl").string());
   ASSERT_FALSE(rows.ok());
-  EXPECT_THAT(std::string(rows.status().message()), testing::HasSubstr("cannot create"));
+  EXPECT_THAT(std::string(rows.status().message()),
+              testing::AllOf(testing::HasSubstr("cannot write " + (folder_ / "none").string()),
+                             testing::HasSubstr("--rows")));
 }
 
 TEST_F(RowsFileTest, APartialFileIsReadUpToItsLastWholeLine) {
@@ -211,6 +213,24 @@ TEST_F(RowsFileTest, ADeviceIsWrittenInPlace) {
   EXPECT_THAT(std::string(RowsFile::Create(path).status().message()),
               testing::HasSubstr("No space left"));
   EXPECT_EQ(fs::read_symlink(path), "/dev/full");
+}
+
+TEST_F(RowsFileTest, ALinkStaysAndWhatItLeadsToIsReplaced) {
+  const std::string link = (folder_ / "link").string();
+  for (const char* file : {"rows", "result"}) {
+    fs::create_symlink(scratch_.Write(file, "old"), link);
+    if (file == std::string("rows")) {
+      auto rows = RowsFile::Create(link);
+      ASSERT_TRUE(rows.ok()) << rows.status();
+      EXPECT_EQ(Text(link), "old") << "not before it is whole";
+      EXPECT_TRUE((*rows)->Close("").ok());
+    } else {
+      EXPECT_TRUE(WriteResult(link, {{"a", 1}}).ok());
+    }
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_THAT(Text(scratch_ / file), testing::StartsWith("{"));
+    fs::remove(link);
+  }
 }
 
 }  // namespace
