@@ -112,12 +112,6 @@ absl::StatusOr<std::optional<EosProbeFile>> ReadProbe(const std::string& path) {
   return std::optional<EosProbeFile>(std::move(file));
 }
 
-// Whether the model has the state that the probe reads. A predictor's probe that does not fit is of
-// another model, which is told when the fingerprint is known.
-bool Fits(const EosProbe& probe, const ModelConfig& config) {
-  return probe.hidden == config.hidden && probe.layer.value_or(0) < config.layers;
-}
-
 // After the model, so that what that takes of the memory is taken.
 absl::Status AddDraft(const WorkerFlags& worker, const base::Clock& clock,
                       LoadProgressLog* progress, WorkerModel* model) {
@@ -215,7 +209,8 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
     computed = probe->probe;
   } else if (predictors_probe != nullptr) {
     BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(worker.model_dir));
-    if (Fits(*predictors_probe, config)) computed = *predictors_probe;
+    // What is wrong with one that does not fit is told when the fingerprint is known.
+    if (CheckProbeFits(*predictors_probe, config).ok()) computed = *predictors_probe;
   }
   if (computed) model.probe_digest = EosProbeDigest(*computed);
   ModelOptions options = ModelOptionsOf(worker, std::move(computed));

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/eos/predict/survival_state.h"
+#include "common/model/weights.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -46,7 +47,9 @@ absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
                                : flags.predictor;
   auto file = ReadPredictorFile(path);
   if (file.ok()) {
-    return ChosenPredictor{.file = std::make_unique<PredictorFile>(*std::move(file))};
+    return ChosenPredictor{.file = std::make_unique<PredictorFile>(*std::move(file)),
+                           .path = path,
+                           .named = !found_by_itself};
   }
   if (!found_by_itself) return file.status();
   if (!absl::IsNotFound(file.status())) {
@@ -72,6 +75,22 @@ const EosProbe* ProbeFor(ChosenPredictor* chosen, const EosProbe* named) {
 
 bool IsOfAnotherModel(const ChosenPredictor& chosen, const std::string& fingerprint) {
   return chosen.file && chosen.file->model_fingerprint != fingerprint;
+}
+
+absl::Status CheckProbeOf(ChosenPredictor* chosen, const std::string& fingerprint,
+                          const ModelConfig& config) {
+  if (!chosen->file || !chosen->file->probe || IsOfAnotherModel(*chosen, fingerprint)) {
+    return absl::OkStatus();
+  }
+  const absl::Status fits = CheckProbeFits(*chosen->file->probe, config);
+  if (fits.ok()) return fits;
+  const std::string found =
+      absl::StrCat(chosen->path, ": the predictor '", chosen->file->name, "' is of this model, ",
+                   fingerprint, ", and does not fit it: ", std::string(fits.message()));
+  if (chosen->named) return absl::InvalidArgumentError(found);
+  spdlog::warn("{}; ends are foreseen by the lengths that are served", found);
+  chosen->file.reset();
+  return absl::OkStatus();
 }
 
 std::unique_ptr<EndPredictor> MakePredictor(ChosenPredictor chosen, const PredictionFlags& flags,

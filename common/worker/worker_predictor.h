@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "common/config/options.h"
 #include "common/eos/predict/end_predictor.h"
+#include "common/formats/model_config.h"
 #include "common/worker/worker_core.h"
 
 namespace baton {
@@ -14,6 +15,8 @@ namespace baton {
 struct ChosenPredictor {
   bool off = false;
   std::unique_ptr<PredictorFile> file;  // may be null
+  std::string path;                     // of the file
+  bool named = false;                   // by the flags, and not only found beside the model
 };
 
 // The flags as they are for a worker of that role. A prefill worker sees no ends, so it has nothing
@@ -34,6 +37,12 @@ const EosProbe* ProbeFor(ChosenPredictor* chosen, const EosProbe* named);
 // Whether the file is of another model than `fingerprint`, so that neither it nor the products of
 // its probe mean anything here.
 bool IsOfAnotherModel(const ChosenPredictor& chosen, const std::string& fingerprint);
+
+// A file of this very model, which `config` describes, whose probe reads a state that the model
+// does not have foretells nothing: an error where it was named; one that was found is warned about
+// and left alone. What a file of another model reads is no matter.
+absl::Status CheckProbeOf(ChosenPredictor* chosen, const std::string& fingerprint,
+                          const ModelConfig& config);
 
 // The predictor of a worker; null when it is off. A file of another model than `fingerprint` is
 // warned about and left alone. What was learnt in an earlier life is read from the state file; one

@@ -50,6 +50,11 @@ WorkerFlags WithPolicyOfRole(WorkerFlags flags, WorkerRole role) {
   return flags;
 }
 
+Fatal CannotForesee(const absl::Status& status) {
+  return FatalOf(status, ExitCode::kUsage, "cannot foresee ends as --predictor says",
+                 "--predictor auto");
+}
+
 // A worker between its start and its end. Members are destroyed in the order that their threads
 // need: server, services, core (which stops the engine), engine, model.
 class Worker final {
@@ -77,7 +82,7 @@ class Worker final {
   absl::Status Healthy() const;
   std::optional<Fatal> StartEngine();
   WorkerIdentity NewIdentity() const;
-  void StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags);
+  std::optional<Fatal> StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags);
   void BeginRoles();
   std::optional<Fatal> StartServer();
   RpcServerOptions ServerOptions() const;
@@ -147,10 +152,7 @@ std::optional<Fatal> Worker::StartEngine() {
   const base::Instant begin = clock_.Now();
   const PredictionFlags prediction = FlagsOfRole(flags_.prediction, spec_.role);
   auto chosen = ChoosePredictor(prediction, flags_.model_dir);
-  if (!chosen.ok()) {
-    return FatalOf(chosen.status(), ExitCode::kUsage, "cannot foresee ends as --predictor says",
-                   "--predictor auto");
-  }
+  if (!chosen.ok()) return CannotForesee(chosen.status());
   absl::StatusOr<EosProbeFile> named;
   if (!flags_.engine.probe.empty()) named = LoadEosProbeFile(flags_.engine.probe);
   const EosProbe* const predictors_probe = ProbeFor(&*chosen, named.ok() ? &named->probe : nullptr);
@@ -171,7 +173,7 @@ std::optional<Fatal> Worker::StartEngine() {
     model_.engine.tells_products = false;
     model_.probe_digest = 0;
   }
-  StartPredictor(*std::move(chosen), prediction);
+  if (auto fatal = StartPredictor(*std::move(chosen), prediction)) return fatal;
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
   guides_ = std::make_unique<GuideCompiler>(
       std::move(model_.tokenizer),
@@ -233,16 +235,20 @@ WorkerIdentity Worker::NewIdentity() const {
           .tls = flags_.server.tls.enabled()};
 }
 
-void Worker::StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags) {
+std::optional<Fatal> Worker::StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags) {
+  const absl::Status fits =
+      CheckProbeOf(&chosen, model_.loaded->fingerprint, model_.loaded->config);
+  if (!fits.ok()) return CannotForesee(fits);
   predictor_ = MakePredictor(std::move(chosen), flags, model_.loaded->fingerprint,
                              model_.engine.token_boundaries);
   model_.engine.predictor = predictor_.get();
-  if (predictor_ == nullptr) return;
+  if (predictor_ == nullptr) return std::nullopt;
   probe_->PredictorChosen(predictor_->kind(), predictor_->version());
   if (!flags.state.empty()) {
     saver_ = std::make_unique<SurvivalSaver>(&predictor_->survival(), model_.loaded->fingerprint,
                                              flags.state);
   }
+  return std::nullopt;
 }
 
 void Worker::PublishConfig(base::Duration load_time) {

@@ -17,6 +17,7 @@
 namespace baton {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class WorkerPredictorTest : public testing::Test {
@@ -65,6 +66,45 @@ TEST_F(WorkerPredictorTest, ItsProbeIsComputedUnlessAnotherIsNamed) {
   EXPECT_EQ(beside.file, nullptr) << "it would read products of another probe";
 }
 
+// In a file of the model "f1".
+ChosenPredictor WithProbe(EosProbe probe, bool named) {
+  ChosenPredictor chosen{
+      .file = std::make_unique<PredictorFile>(), .path = "a/predictor.json", .named = named};
+  chosen.file->model_fingerprint = "f1";
+  chosen.file->name = "gru";
+  chosen.file->probe = std::move(probe);
+  return chosen;
+}
+
+TEST_F(WorkerPredictorTest, AProbeThatDoesNotFitItsModelIsAnErrorOnlyWhereItWasNamed) {
+  ModelConfig config;
+  config.hidden = 2;
+  config.layers = 4;
+  const EosProbe deep = {.hidden = 2, .dims = 1, .layer = 77, .directions = {1, 2}};
+  const EosProbe wide = {.hidden = 3, .dims = 1, .directions = {1, 2, 3}};
+  for (const EosProbe& probe : {deep, wide}) {
+    ChosenPredictor named = WithProbe(probe, true);
+    const absl::Status error = CheckProbeOf(&named, "f1", config);
+    EXPECT_TRUE(absl::IsInvalidArgument(error)) << error;
+    EXPECT_THAT(error.message(),
+                AllOf(HasSubstr("a/predictor.json"), HasSubstr("'gru' is of this model, f1")));
+    EXPECT_THAT(error.message(), probe.layer ? AllOf(HasSubstr("layer 77"), HasSubstr("has 4"))
+                                             : AllOf(HasSubstr("size of 3"), HasSubstr("has 2")));
+    ChosenPredictor found = WithProbe(probe, false);
+    EXPECT_TRUE(CheckProbeOf(&found, "f1", config).ok());
+    EXPECT_EQ(found.file, nullptr) << "it would foretell nothing";
+    ChosenPredictor others = WithProbe(probe, true);
+    EXPECT_TRUE(CheckProbeOf(&others, "f2", config).ok()) << "MakePredictor tells of it";
+    EXPECT_NE(others.file, nullptr);
+  }
+  ChosenPredictor fits =
+      WithProbe({.hidden = 2, .dims = 1, .layer = 3, .directions = {1, 2}}, true);
+  EXPECT_TRUE(CheckProbeOf(&fits, "f1", config).ok());
+  EXPECT_NE(fits.file, nullptr);
+  ChosenPredictor none;
+  EXPECT_TRUE(CheckProbeOf(&none, "f1", config).ok());
+}
+
 TEST_F(WorkerPredictorTest, AutoTakesTheModelsFileIfThereIsOne) {
   EXPECT_EQ(KindWith("auto"), PredictorKind::kLearnt);
   Write("eos_predictor.json", FileOfModel("f1"));
@@ -88,6 +128,9 @@ TEST_F(WorkerPredictorTest, ACorruptFileIsAnErrorOnlyWhereItWasNamed) {
   EXPECT_EQ(KindWith("auto"), PredictorKind::kLearnt);
   const auto named = ChoosePredictor({.predictor = path("eos_predictor.json")}, "");
   EXPECT_THAT(named.status().message(), HasSubstr("eos_predictor.json: "));
+  Write("whole", FileOfModel("f1"));
+  const auto whole = ChoosePredictor({.predictor = path("whole")}, "");
+  EXPECT_TRUE(whole->named && whole->path == path("whole"));
   const auto missing = ChoosePredictor({.predictor = path("nowhere")}, "");
   EXPECT_THAT(missing.status().message(), HasSubstr("cannot open"));
 }

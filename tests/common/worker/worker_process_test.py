@@ -1,6 +1,7 @@
 """The worker binaries as an operator meets them: ready line, probes, exit codes, drain."""
 
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -202,6 +203,19 @@ class WorkerProcessTest(unittest.TestCase):
                 ([MODEL, "--port", 0, "--admin-port", 0, "--policy", "best", *SMALL], "best")):
             code, text = run_to_exit("decode", arguments)
             self.assertEqual(code, 2, text)
+            self.assertIn(word, text)
+
+    def test_a_predictor_of_the_model_with_a_probe_that_does_not_fit_exits_2(self):
+        body = json.loads((cluster.DEMO_MODEL / "eos_predictor.json").read_text())["body"]
+        body["probe"]["layer"] = 77
+        text = json.dumps(body)
+        path = pathlib.Path(self.folder) / "predictor.json"
+        path.write_text(f'{{"format":"baton-eos-predictor","version":1,'
+                        f'"sha256":"{hashlib.sha256(text.encode()).hexdigest()}","body":{text}}}\n')
+        code, text = run_to_exit("decode", [cluster.DEMO_MODEL, "--port", 0, "--admin-port", 0,
+                                            "--predictor", path, *SMALL])
+        self.assertEqual(code, 2, text)
+        for word in (str(path), "is of this model", "layer 77"):
             self.assertIn(word, text)
 
     def copy_of_model(self, name, **config):
