@@ -1,5 +1,7 @@
 #include "common/worker/worker_predictor.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,18 @@ void ReadState(const std::string& path, const std::string& fingerprint, LearntSu
     spdlog::warn("{}: {}; lengths are learnt anew, and the file will be written over", path,
                  std::string(read.message()));
   }
+}
+
+absl::Status CheckState(const std::string& path) {
+  std::error_code unknown;  // then reading it says why
+  const std::filesystem::file_status found = std::filesystem::status(path, unknown);
+  if (!std::filesystem::exists(found) || std::filesystem::is_regular_file(found)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--predictor-state is ", path,
+                   ", and what is learnt is read from it at the next start, so it has to be a "
+                   "file; name a path on a disk"));
 }
 
 }  // namespace
@@ -41,6 +55,7 @@ absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
     return absl::InvalidArgumentError(
         "--predictor-state is given and --predictor is off, so nothing is learnt; leave one out");
   }
+  BATON_RETURN_IF_ERROR(CheckState(flags.state));
   const bool found_by_itself = flags.predictor == "auto";
   const std::string path = found_by_itself
                                ? absl::StrCat(model_dir, "/", std::string(kPredictorFileName))

@@ -24,7 +24,8 @@ struct ChosenPredictor {
 PredictionFlags FlagsOfRole(const PredictionFlags& flags, WorkerRole role);
 
 // Reads the file that the flags name, or that lies in the model directory. A file that was named
-// must be there and whole; one that was found is warned about and left alone.
+// must be there and whole; one that was found is warned about and left alone. INVALID_ARGUMENT for
+// a state that could not be read back, as a pipe, which would also wait for somebody who writes.
 absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
                                                 const std::string& model_dir);
 

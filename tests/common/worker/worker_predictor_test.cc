@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -138,6 +139,17 @@ TEST_F(WorkerPredictorTest, ACorruptFileIsAnErrorOnlyWhereItWasNamed) {
 TEST_F(WorkerPredictorTest, AStateFileWithoutAPredictorIsAMistake) {
   const auto chosen = ChoosePredictor({.predictor = "off", .state = path("state")}, "");
   EXPECT_THAT(chosen.status().message(), HasSubstr("nothing is learnt"));
+}
+
+TEST_F(WorkerPredictorTest, AStateThatCannotBeReadBackIsAMistake) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& state : {path("pipe"), path(""), std::string("/dev/null")}) {
+    const auto chosen = ChoosePredictor({.state = state}, "");
+    EXPECT_THAT(chosen.status().message(), AllOf(HasSubstr(state), HasSubstr("to be a file")));
+  }
+  for (const std::string& state : {path("none"), path("no/folder")}) {
+    EXPECT_TRUE(ChoosePredictor({.state = state}, "").ok()) << state;
+  }
 }
 
 TEST_F(WorkerPredictorTest, WhatWasLearntIsReadAndACorruptStateStartsAnew) {
