@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,8 @@ namespace baton::simulator {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr char kNothing[] = "–";  // as the tables of the bench have it
 
 double E2e(const RequestOutcome& request) { return request.last_token - request.arrived; }
 double Ttft(const RequestOutcome& request) { return request.first_token - request.arrived; }
@@ -103,19 +106,24 @@ double T975(size_t degrees) {
   return high;
 }
 
-// "12.3 ± 0.4" of several runs, "12.3" of one.
-std::string Cell(const std::vector<SimFigures>& runs,
-                 const std::function<double(const SimFigures&)>& number) {
-  const auto n = static_cast<double>(runs.size());
-  double sum = 0, squares = 0;
-  for (const SimFigures& run : runs) sum += number(run);
-  const double mean = sum / n;
-  for (const SimFigures& run : runs) squares += std::pow(number(run) - mean, 2);
-  std::string cell = absl::StrFormat("%.4g", mean);
-  if (runs.size() > 1) {
-    const double half = T975(runs.size() - 1) * std::sqrt(squares / (n - 1) / n);
-    absl::StrAppendFormat(&cell, " ± %.2g", half);
+// What a run says of one row of the table; nothing where it measured none of it.
+using FigureOf = std::function<std::optional<double>(const SimFigures&)>;
+
+// "12.3 ± 0.4" of several runs, "12.3" of one, of those that have the number.
+std::string Cell(const std::vector<SimFigures>& runs, const FigureOf& number) {
+  std::vector<double> numbers;
+  for (const SimFigures& run : runs) {
+    if (const auto found = number(run)) numbers.push_back(*found);
   }
+  if (numbers.empty()) return kNothing;
+  const auto n = static_cast<double>(numbers.size());
+  const double mean = std::accumulate(numbers.begin(), numbers.end(), 0.0) / n;
+  std::string cell = absl::StrFormat("%.4g", mean);
+  if (numbers.size() == 1) return cell;
+  double squares = 0;
+  for (const double one : numbers) squares += std::pow(one - mean, 2);
+  const double half = T975(numbers.size() - 1) * std::sqrt(squares / (n - 1) / n);
+  absl::StrAppendFormat(&cell, " ± %.2g", half);
   return cell;
 }
 
@@ -150,20 +158,28 @@ std::vector<double> WaitingOverTime(const std::vector<RequestOutcome>& requests,
 
 struct Column {
   const char* name;
-  std::function<double(const SimFigures&)> number;
+  FigureOf number;
 };
+
+FigureOf Latency(bench::Summary SimFigures::*latency, double bench::Summary::*value) {
+  return [latency, value](const SimFigures& run) -> std::optional<double> {
+    const bench::Summary& summary = run.*latency;
+    if (summary.count == 0) return std::nullopt;
+    return summary.*value;
+  };
+}
 
 std::vector<Column> Columns(bool with_slo) {
   std::vector<Column> columns = {
-      {"TTFT mean, ms", [](const SimFigures& run) { return run.ttft_ms.mean; }},
-      {"TTFT P50", [](const SimFigures& run) { return run.ttft_ms.p50; }},
-      {"TTFT P99", [](const SimFigures& run) { return run.ttft_ms.p99; }},
-      {"TPOT mean, ms", [](const SimFigures& run) { return run.tpot_ms.mean; }},
-      {"TPOT P50", [](const SimFigures& run) { return run.tpot_ms.p50; }},
-      {"TPOT P99", [](const SimFigures& run) { return run.tpot_ms.p99; }},
-      {"end to end mean, ms", [](const SimFigures& run) { return run.e2e_ms.mean; }},
-      {"end to end P50", [](const SimFigures& run) { return run.e2e_ms.p50; }},
-      {"end to end P99", [](const SimFigures& run) { return run.e2e_ms.p99; }},
+      {"TTFT mean, ms", Latency(&SimFigures::ttft_ms, &bench::Summary::mean)},
+      {"TTFT P50", Latency(&SimFigures::ttft_ms, &bench::Summary::p50)},
+      {"TTFT P99", Latency(&SimFigures::ttft_ms, &bench::Summary::p99)},
+      {"TPOT mean, ms", Latency(&SimFigures::tpot_ms, &bench::Summary::mean)},
+      {"TPOT P50", Latency(&SimFigures::tpot_ms, &bench::Summary::p50)},
+      {"TPOT P99", Latency(&SimFigures::tpot_ms, &bench::Summary::p99)},
+      {"end to end mean, ms", Latency(&SimFigures::e2e_ms, &bench::Summary::mean)},
+      {"end to end P50", Latency(&SimFigures::e2e_ms, &bench::Summary::p50)},
+      {"end to end P99", Latency(&SimFigures::e2e_ms, &bench::Summary::p99)},
       {"requests/s", [](const SimFigures& run) { return run.request_throughput; }},
       {"output tokens/s", [](const SimFigures& run) { return run.output_throughput; }}};
   if (with_slo) {

@@ -62,7 +62,8 @@ struct PolicyResult {
 // SUMMARY {count, mean, p50, p90, p99, max}, null without samples.
 nlohmann::ordered_json ResultJson(const nlohmann::ordered_json& setup,
                                   const std::vector<PolicyResult>& results);
-// A row per policy: means over its runs, with half of a 95 % interval where there are several.
+// A row per policy: means over those of its runs that measured it, with half of a 95 %
+// interval where there are several; a dash where there are none.
 std::string ResultTable(const std::vector<PolicyResult>& results);
 
 }  // namespace baton::simulator
