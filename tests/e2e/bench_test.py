@@ -61,7 +61,7 @@ def bench(*arguments):
 class BenchTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster()
+        cls.cluster = Cluster(router_flags=["--http-port", "0"])
         cls.cluster.__enter__()
         cls.server = ("--server", cls.cluster.router.grpc)
 
@@ -116,6 +116,18 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(result["eos_compare"]["forced"]["mean_output_len"], 300)
         self.assertLess(result["eos_compare"]["natural"]["mean_output_len"], 150)
         self.assertNotIn("hardly", out + err)
+
+    def test_over_http_every_token_arrives_eos_too(self):
+        http = self.cluster.router.ready["http"]
+        with Bench("--protocol", "openai", "--server", http, "--concurrency", 4, "--runs", 1,
+                   "--prompts", DEMO_MODEL / "prompts.jsonl", "--output-tokens", 300, "--tag",
+                   "counted") as run:
+            code, _, err = run.finish()
+            self.assertEqual(code, 0, err)
+            requests = [row for row in run.rows() if "chunks" in row]
+        self.assertEqual({row["finish_reason"] for row in requests}, {"stop"})
+        for row in requests:
+            self.assertEqual(sum(tokens for _, tokens in row["chunks"]), row["output_tokens"])
 
     def test_natural_ends_of_random_prompts_are_warned_of(self):
         with Bench(*self.server, "--concurrency", 4, "--requests", 8, "--eos", "both", *SMALL) as run:

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 using SteadyClock = std::chrono::steady_clock;
 
 Json EventOf(const FakeOpenAiOptions& options, bool last) {
-  Json choice = {{"index", 0}, {"text", last ? "" : "word"}, {"finish_reason", nullptr}};
+  Json choice = {{"index", 0}, {"text", last ? "" : options.text}, {"finish_reason", nullptr}};
   if (last) choice["finish_reason"] = "length";
   if (options.token_ids && !last) {
     choice["token_ids"] = std::vector<int>(static_cast<size_t>(options.tokens_per_event), 7);
@@ -132,7 +132,9 @@ class FakeOpenAiServer::Impl final {
     switch (options.end) {
       case OpenAiEnd::kDone:
       case OpenAiEnd::kNoDone:
-        return Finish(events * options.tokens_per_event, prompt, sink);
+        if (options.token_in_last && !SleepUntil(due)) return false;
+        return Finish(events * options.tokens_per_event + (options.token_in_last ? 1 : 0), prompt,
+                      sink);
       case OpenAiEnd::kCut:
         Write(sink, "data: {\"id\":");
         return false;

@@ -29,7 +29,9 @@ struct FakeOpenAiOptions {
   base::Duration slow_ttft{};
   int stop_after = -1;  // events, then `end`; -1 = max_tokens
   OpenAiEnd end = OpenAiEnd::kDone;
-  int tokens_per_event = 1;  // that usage counts
+  int tokens_per_event = 1;    // that usage counts
+  std::string text = "word";   // of an event; "": of tokens that have none
+  bool token_in_last = false;  // that usage counts, too, in the event with the finish_reason
   bool usage = true;
   bool token_ids = false;  // in every choice, as vLLM's return_token_ids
   std::string line_end = "\n";

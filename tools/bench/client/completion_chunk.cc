@@ -40,7 +40,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
   bool string(string_t& value) override {
     if (At("id")) chunk_->id = value;
     if (At("error") || At("error", "message")) chunk_->error = value;
-    if (InFirstChoice("text")) has_text_ = !value.empty();
+    if (InFirstChoice("text")) text_ = value.empty() ? Text::kEmpty : Text::kSome;
     if (InFirstChoice("finish_reason")) chunk_->finish_reason = value;
     return Value();
   }
@@ -56,9 +56,19 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { return Value(); }
   bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }
 
-  void Finish() { chunk_->tokens = token_ids_ > 0 ? token_ids_ : has_text_ ? 1 : 0; }
+  void Finish() {
+    if (token_ids_) {
+      chunk_->tokens = *token_ids_;
+    } else if (text_ == Text::kSome) {
+      chunk_->tokens = 1;
+    } else if (text_ == Text::kEmpty) {
+      chunk_->may_be_token = !chunk_->finish_reason.empty() || chunk_->usage.has_value();
+      chunk_->tokens = chunk_->may_be_token ? 0 : 1;
+    }
+  }
 
  private:
+  enum class Text { kAbsent, kEmpty, kSome };
   struct Level {
     bool array = false;
     std::string key;    // of the member being read
@@ -69,6 +79,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
     if (levels_.empty()) has_root_object_ = !array;
     if (levels_.size() >= kMaxDepth) return false;
     if (At("usage") && !array) chunk_->usage = CompletionChunk::Usage{};
+    if (array && AtTokenIds(levels_.size())) token_ids_ = 0;
     levels_.push_back({.array = array, .key = {}, .index = 0});
     return true;
   }
@@ -95,9 +106,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
         chunk_->usage->cached_tokens = count;
       }
     }
-    if (levels_.size() == 4 && InChoices() && IsKey(2, "token_ids") && levels_[3].array) {
-      ++token_ids_;
-    }
+    if (token_ids_ && levels_.back().array && AtTokenIds(levels_.size() - 1)) ++*token_ids_;
     return Value();
   }
 
@@ -114,12 +123,17 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
   bool InFirstChoice(std::string_view name) const {
     return levels_.size() == 3 && InChoices() && IsKey(2, name);
   }
+  // Whether the innermost of the outer `levels` is about to read the value of token_ids.
+  bool AtTokenIds(size_t levels) const {
+    if (levels == 3) return InChoices() && IsKey(2, "token_ids");
+    return levels == 2 && IsKey(0, "baton") && IsKey(1, "token_ids");
+  }
 
   CompletionChunk* const chunk_;
   std::vector<Level> levels_;
   bool has_root_object_ = false;
-  bool has_text_ = false;
-  int32_t token_ids_ = 0;
+  Text text_ = Text::kAbsent;
+  std::optional<int32_t> token_ids_;  // how many there are; absent: the server sends none
 };
 
 }  // namespace

@@ -17,9 +17,14 @@ struct CompletionChunk {
     int32_t cached_tokens = 0;
   };
   std::string id;
-  // How many tokens the first choice brought: its token ids where the server sends them, else 1 for
-  // text that is not empty. One such chunk is one arrival, as vllm bench serve counts.
+  // How many tokens the first choice brought: as many as it has ids where the server sends them
+  // (vLLM in the choice, Baton in its extension), else 1 for a text, even for an empty one, since
+  // special tokens have none. A choice without a text, as one that says who speaks, brought none.
   int32_t tokens = 0;
+  // Only the usage tells whether there was a token: the text is empty, and the chunk has something
+  // else to say, a finish_reason or a usage. vLLM's last token, often EOS, comes in such a chunk;
+  // other servers send one behind the last token.
+  bool may_be_token = false;
   std::string finish_reason;  // "" while it goes on
   std::optional<Usage> usage;
   std::string error;  // message of an error that the server sent in the stream

@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -82,6 +83,7 @@ class OpenAiClient::Exchange final : public CurlLoop::Transfer {
     error_[0] = '\0';
     http_ = 0;
     tokens_ = 0;
+    may_be_token_.reset();
     done_ = usage_seen_ = events_seen_ = false;
   }
 
@@ -142,10 +144,9 @@ class OpenAiClient::Exchange final : public CurlLoop::Transfer {
   }
 
   void TakeChunk(CompletionChunk chunk) {
-    if (chunk.tokens > 0) {
-      tokens_ += chunk.tokens;
-      observer_->OnChunk(std::chrono::steady_clock::now(), chunk.tokens);
-    }
+    const base::Instant now = std::chrono::steady_clock::now();
+    if (chunk.tokens > 0) Arrive(now, chunk.tokens);
+    if (chunk.may_be_token) may_be_token_ = now;
     if (record_.request_id.empty()) record_.request_id = std::move(chunk.id);
     if (!chunk.finish_reason.empty()) record_.finish_reason = std::move(chunk.finish_reason);
     if (chunk.usage) {
@@ -153,7 +154,15 @@ class OpenAiClient::Exchange final : public CurlLoop::Transfer {
       record_.prompt_tokens = chunk.usage->prompt_tokens;
       record_.cached_tokens = chunk.usage->cached_tokens;
       record_.output_tokens = chunk.usage->completion_tokens;
+      if (may_be_token_ && record_.output_tokens > tokens_) Arrive(*may_be_token_, 1);
+      may_be_token_.reset();
     }
+  }
+
+  void Arrive(base::Instant at, int32_t tokens) {
+    tokens_ += tokens;
+    may_be_token_.reset();  // it has no place any more in the order of arrivals
+    observer_->OnChunk(at, tokens);
   }
 
   absl::Status StatusOf(CURLcode code) {
@@ -218,6 +227,7 @@ class OpenAiClient::Exchange final : public CurlLoop::Transfer {
   std::string plain_;     // what came before the first event: the body of an error
   long http_ = 0;
   int32_t tokens_ = 0;
+  std::optional<base::Instant> may_be_token_;  // the last chunk, if only the usage tells
   bool done_ = false;
   bool usage_seen_ = false;
   bool events_seen_ = false;

@@ -14,9 +14,10 @@ namespace baton::bench {
 // Sends requests to an OpenAI-compatible server: POST /v1/completions with "stream": true, over
 // HTTP/1.1 with kept connections.
 //
-// This is how output is counted: every event with text or token ids is one arrival, of as many
-// tokens as it has ids, or of one without ids. The usage at the end is the truth for output_tokens;
-// where a server sends none, the arrivals are summed and counted_by_server is false.
+// This is how output is counted: every event with tokens (CompletionChunk::tokens) is one arrival.
+// The usage at the end is the truth for output_tokens; where it counts more than came before the
+// event with the finish_reason, that one brought a token, too, though it has no text. Where a
+// server sends no usage, the arrivals are summed and counted_by_server is false.
 class OpenAiClient final : public StreamClient {
  public:
   // Asks the server for its models first, see OpenAiTarget::Probe.

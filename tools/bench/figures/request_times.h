@@ -9,7 +9,7 @@
 namespace baton::bench {
 
 // The times of one request that figures are made of, seconds. t0 is the scheduled arrival, t_1 the
-// first chunk, t_n the last one: the closing message, which brings no token, is not waited for.
+// first chunk, t_n the last one: a closing message that brings no token is not waited for.
 
 // The output tokens as the server counts them, or what arrived where it does not say.
 inline int64_t OutputTokens(const RequestRecord& record) {

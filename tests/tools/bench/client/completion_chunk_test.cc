@@ -1,5 +1,8 @@
 #include "tools/bench/client/completion_chunk.h"
 
+#include <string>
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -18,11 +21,43 @@ TEST(CompletionChunk, TextIsOneArrival) {
   EXPECT_FALSE(chunk->usage);
 }
 
-TEST(CompletionChunk, EmptyTextIsNone) {
-  const auto chunk = ParseCompletionChunk(R"({"choices":[{"text":"","finish_reason":"length"}]})");
+TEST(CompletionChunk, AnEmptyTextIsATokenToo) {
+  const auto chunk = ParseCompletionChunk(
+      R"({"choices":[{"index":0,"text":"","finish_reason":null}],"usage":null})");
   ASSERT_TRUE(chunk.ok()) << chunk.status();
-  EXPECT_EQ(chunk->tokens, 0);
-  EXPECT_EQ(chunk->finish_reason, "length");
+  EXPECT_EQ(chunk->tokens, 1);
+  EXPECT_FALSE(chunk->may_be_token);
+}
+
+TEST(CompletionChunk, AnEmptyTextBesideSomethingElseMayBeAToken) {
+  for (const char* json :
+       {R"({"choices":[{"text":"","finish_reason":"length"}]})",
+        R"({"choices":[{"text":"","finish_reason":null}],"usage":{"completion_tokens":7}})"}) {
+    const auto chunk = ParseCompletionChunk(json);
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->tokens, 0) << json;
+    EXPECT_TRUE(chunk->may_be_token) << json;
+  }
+}
+
+TEST(CompletionChunk, TextBesideTheFinishReasonIsAToken) {
+  const auto chunk = ParseCompletionChunk(
+      R"({"choices":[{"text":".","finish_reason":"stop"}],"usage":{"completion_tokens":7}})");
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  EXPECT_EQ(chunk->tokens, 1);
+  EXPECT_FALSE(chunk->may_be_token);
+  EXPECT_EQ(chunk->finish_reason, "stop");
+}
+
+TEST(CompletionChunk, WithoutATextThereIsNoToken) {
+  for (const char* json : {R"({"choices":[],"usage":{"completion_tokens":7}})",
+                           R"({"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]})",
+                           R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]})"}) {
+    const auto chunk = ParseCompletionChunk(json);
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->tokens, 0) << json;
+    EXPECT_FALSE(chunk->may_be_token) << json;
+  }
 }
 
 TEST(CompletionChunk, TokenIdsCountWhereTheyAreSent) {
@@ -34,12 +69,27 @@ TEST(CompletionChunk, TokenIdsCountWhereTheyAreSent) {
   }
 }
 
+TEST(CompletionChunk, TokenIdsOfBatonsExtensionCountLikewise) {
+  const std::pair<const char*, int> cases[] = {
+      {R"({"choices":[{"text":"abc"}],"baton":{"token_ids":[5,6],"eos":[{"token_id":2}]}})", 2},
+      {R"({"choices":[{"text":""}],"baton":{"token_ids":[2],"eos":[]}})", 1},
+      {R"({"choices":[{"text":""}],"baton":{"token_ids":[],"prediction":{"steps":[3]}}})", 0}};
+  for (const auto& [json, tokens] : cases) {
+    const auto chunk = ParseCompletionChunk(json);
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->tokens, tokens) << json;
+    EXPECT_FALSE(chunk->may_be_token) << json;
+  }
+}
+
 TEST(CompletionChunk, CountsTheFirstChoiceAtItsOwnPlaceOnly) {
   const auto chunk = ParseCompletionChunk(
-      R"({"text":"no","choices":[{"text":"","logprobs":{"text":"no","token_ids":[1]}},)"
-      R"({"text":"no","token_ids":[1,2],"finish_reason":"stop"}],"x":{"choices":[{"text":"no"}]}})");
+      R"({"text":"no","choices":[{"logprobs":{"text":"no","token_ids":[1]}},)"
+      R"({"text":"no","token_ids":[1,2],"finish_reason":"stop"}],"x":{"choices":[{"text":"no"}],)"
+      R"("baton":{"token_ids":[1]}}})");
   ASSERT_TRUE(chunk.ok()) << chunk.status();
   EXPECT_EQ(chunk->tokens, 0);
+  EXPECT_FALSE(chunk->may_be_token);
   EXPECT_EQ(chunk->finish_reason, "");
 }
 

@@ -63,12 +63,35 @@ TEST(OpenAiClient, TimesAreThoseOfTheServer) {
   EXPECT_GE(record.last_token() - record.sent, 0.08 + 9 * 0.02);
 }
 
+// The last event may have brought one of the tokens that no other event shows.
 TEST(OpenAiClient, UsageIsTheTruthAndChunksAreArrivals) {
   const RequestRecord record = RecordOfOne({.tokens_per_event = 4}, 12);
   ASSERT_TRUE(record.ok()) << record.status;
-  EXPECT_EQ(record.chunks.size(), 3u);
-  EXPECT_EQ(TokensOf(record), 3);
+  EXPECT_EQ(record.chunks.size(), 4u);
+  EXPECT_EQ(TokensOf(record), 4);
   EXPECT_EQ(record.output_tokens, 12);
+}
+
+TEST(OpenAiClient, TokensWithoutTextArriveWhenTheirEventsCome) {
+  const RequestRecord record =
+      RecordOfOne({.ttft = 80 * kMillisecond, .gap = 20 * kMillisecond, .text = ""}, 5);
+  ASSERT_TRUE(record.ok()) << record.status;
+  EXPECT_EQ(record.chunks.size(), 5u);
+  EXPECT_GE(record.last_token() - record.first_token(), 0.05);
+}
+
+TEST(OpenAiClient, ALastTokenWithoutTextComesWithTheFinishReason) {
+  const RequestRecord record = RecordOfOne({.gap = 300 * kMillisecond, .token_in_last = true}, 1);
+  ASSERT_TRUE(record.ok()) << record.status;
+  EXPECT_EQ(record.output_tokens, 2);
+  EXPECT_EQ(TokensOf(record), 2);
+  ASSERT_EQ(record.chunks.size(), 2u);
+  EXPECT_GE(record.last_token() - record.first_token(), 0.2);
+}
+
+TEST(OpenAiClient, AFinishReasonAloneIsNoToken) {
+  EXPECT_EQ(RecordOfOne({.token_in_last = true, .usage = false}, 6).chunks.size(), 6u);
+  EXPECT_EQ(RecordOfOne({}, 6).chunks.size(), 6u);
 }
 
 TEST(OpenAiClient, TokenIdsAreCountedWhereTheyAreSent) {
