@@ -39,7 +39,7 @@ def measure(options, system, address, load, seed, folder, requests=None):
     out.unlink(missing_ok=True)
     command = [options.baton, "bench", *system.load(address), *load, "--requests",
                str(requests or options.requests), "--warmup", options.warmup, "--input-tokens",
-               options.input_tokens, "--output-tokens", options.output_tokens, "--eos", "mask",
+               options.input_tokens, "--output-tokens", options.output_tokens, "--eos", "continue",
                "--runs", "1", "--seed", str(seed), "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit_s)
     if not out.exists():

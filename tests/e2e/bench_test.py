@@ -262,6 +262,7 @@ class OpenAiTest(unittest.TestCase):
         self.assertIn("40 of 40 requests completed: 40 length", out)
         self.assertEqual((result["endpoint_type"], result["model_id"]), ("openai", "fake"))
         self.assertEqual((result["completed"], result["total_input_tokens"]), (80, 80 * 32))
+        self.assertEqual([run["eos"] for run in result["runs"]], ["honor", "continue"])
         self.assertEqual(result["runs"][0]["prompt_counts"]["different"], 0)
         self.assertIn(f"--prompt-salt {result['prompt_salt']}", err)
         self.assertIn("EOS and other special tokens among them", err)

@@ -173,7 +173,7 @@ def bench(context, server, seed, out, protocol=(), requests=None):
     run_checked([context.build.bin / "baton", "bench", "--server", server, *protocol, "--concurrency",
                  sizes.users, "--requests", requests or sizes.user_requests, "--warmup", "0s", "--input-tokens",
                  "{}:{}".format(*sizes.user_input), "--output-tokens", "{}:{}".format(*sizes.user_output), "--eos",
-                 "mask", "--runs", "1", "--seed", seed, "--out", out], context)
+                 "continue", "--runs", "1", "--seed", seed, "--out", out], context)
     result = json.loads(pathlib.Path(out).read_text())
     if problem := problem_of(result):
         raise Failure(f"baton bench: {problem}")

@@ -45,7 +45,7 @@ absl::Status CheckSearch(const FlagSet& set, const BenchFlags& flags) {
                   "a search looks again at the values that bound its answer",
                   "the search again with another --seed"},
                  {flags.eos == EosChoice::kBoth, "--find-max with --eos both",
-                  "a search is about one kind of end", "--eos mask"}});
+                  "a search is about one kind of end", "--eos continue"}});
 }
 
 // A rate and a concurrency: the one that was said nearer to the command line counts.
@@ -125,13 +125,16 @@ absl::Status CheckProtocol(const FlagSet& set, const BenchFlags& flags) {
                     "its prefix caches keep runs apart by themselves", "without it"}});
   }
   const bool counted = !flags.tokenizer.empty() || flags.vocab_size || !flags.prompts.empty();
-  return Refuse({{!counted, "--protocol openai without a vocabulary",
-                  "such a server does not say which token ids it takes",
-                  "--tokenizer DIR, or --vocab-size N"},
-                 {set.Given("connections"), "--connections with --protocol openai",
-                  "every request under way has a connection of its own", "without it"},
-                 {set.Given("as-tenant"), "--as-tenant with --protocol openai",
-                  "tenants are named in gRPC's metadata", "without it"}});
+  return Refuse(
+      {{!counted, "--protocol openai without a vocabulary",
+        "such a server does not say which token ids it takes",
+        "--tokenizer DIR, or --vocab-size N"},
+       {flags.eos == EosChoice::kMask, "--eos mask with --protocol openai",
+        "it has only ignore_eos, by which Baton and vLLM feed EOS back", "--eos continue"},
+       {set.Given("connections"), "--connections with --protocol openai",
+        "every request under way has a connection of its own", "without it"},
+       {set.Given("as-tenant"), "--as-tenant with --protocol openai",
+        "tenants are named in gRPC's metadata", "without it"}});
 }
 
 }  // namespace

@@ -129,7 +129,8 @@ void BindRequests(FlagSet* set, BenchFlags* flags) {
                                   {"continue", EosChoice::kContinue},
                                   {"both", EosChoice::kBoth}};
   set->Add(Common(With(ChoiceFlag("eos", &flags->eos, eos), group,
-                       "end at EOS; or force --output-tokens; or one after the other")));
+                       "end at EOS; or force --output-tokens, masking EOS or feeding it back; or "
+                       "natural and forced ends in turn. --protocol openai has no mask")));
   set->Add(With(DoubleFlag("temperature", &flags->temperature, {.min = 0, .max = 100}), group,
                 "of the draw; 0 = greedy"));
 }

@@ -16,8 +16,8 @@ namespace {
 constexpr int64_t kDefaultRequests = 200;
 constexpr int64_t kDefaultPerPlace = 4;  // of a closed loop
 
-std::vector<EosMode> ModesOf(EosChoice choice) {
-  switch (choice) {
+std::vector<EosMode> ModesOf(const BenchFlags& flags) {
+  switch (flags.eos) {
     case EosChoice::kHonor:
       return {EosMode::kHonor};
     case EosChoice::kMask:
@@ -25,7 +25,8 @@ std::vector<EosMode> ModesOf(EosChoice choice) {
     case EosChoice::kContinue:
       return {EosMode::kContinue};
     case EosChoice::kBoth:
-      return {EosMode::kHonor, EosMode::kMask};
+      return {EosMode::kHonor,
+              flags.protocol == Protocol::kOpenAi ? EosMode::kContinue : EosMode::kMask};
   }
   return {};
 }
@@ -75,7 +76,7 @@ RunSpec SpecOf(const BenchFlags& flags, EosMode mode, const PointRequest& point)
 absl::Status MakeRuns(const BenchFlags& flags, BenchSession* session, RowsFile* rows,
                       BenchResult* result) {
   for (int run = 0; run < flags.runs; ++run) {
-    for (const EosMode mode : ModesOf(flags.eos)) {
+    for (const EosMode mode : ModesOf(flags)) {
       if (session->stopped()) {
         result->partial_reason = absl::StrCat("interrupted before run ", run + 1);
         return absl::OkStatus();
@@ -97,7 +98,7 @@ absl::Status MakeRuns(const BenchFlags& flags, BenchSession* session, RowsFile* 
 absl::Status MakeSearch(const BenchFlags& flags, BenchSession* session, RowsFile* rows,
                         const std::function<void(const SearchPoint&)>& on_point,
                         BenchResult* result) {
-  const EosMode mode = ModesOf(flags.eos).front();
+  const EosMode mode = ModesOf(flags).front();
   const bool rate = flags.find_max == SearchKind::kRate;
   FindMaxOptions options;
   options.variable = rate ? SearchFor::kRate : SearchFor::kConcurrency;

@@ -32,6 +32,8 @@ TEST(BenchFlags, TakesEachKindOfLoad) {
            {"--rate", "1", "--arrivals", "gamma", "--burstiness", "0.5"},
            {"--rate", "1", "--protocol", "openai", "--server", "http://h:1/x", "--vocab-size",
             "100"},
+           {"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--eos", "continue"},
+           {"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--eos", "both"},
            {"--rate", "1", "--server", "httpd:50051"},
            {"--rate", "inf"},
            {"--rate", "inf", "--concurrency", "8"},
@@ -78,6 +80,8 @@ TEST(BenchFlags, RefusesWhatContradictsItself) {
        "--connections with --protocol openai"},
       {{"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--as-tenant", "a"},
        "--as-tenant with --protocol openai"},
+      {{"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--eos", "mask"},
+       "Try: --eos continue"},
       {{"--rate", "1", "--time-scale", "2"}, "without --trace"},
       {{"--trace", "t.csv", "--input-tokens", "9"}, "a trace has its own lengths"},
   };

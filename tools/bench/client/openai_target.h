@@ -23,8 +23,8 @@ struct OpenAiClientOptions {
   std::string model;
   float temperature = 0;
   std::optional<uint64_t> seed;  // of a request: seed + its index; absent = not sent
-  // kMask and kContinue both send "ignore_eos": what it does is the server's (vLLM feeds EOS back,
-  // llama.cpp masks it).
+  // All but kHonor send "ignore_eos", the one way that the protocol has: what it does is the
+  // server's (vLLM and Baton feed EOS back, llama.cpp masks it).
   EosMode eos = EosMode::kHonor;
   std::string tag;        // "baton.tag", which other servers do not know; empty = not sent
   std::string api_key;    // empty = $OPENAI_API_KEY, if that is set
