@@ -107,6 +107,20 @@ void SayImpossible(const planner::Plan& plan, std::vector<std::string>* left_out
   }
 }
 
+void WarnOfPlannedLoad(const std::string& program, const Question& question) {
+  const simulator::Workload& load = question.runs.front();
+  if (load.shortened > 0) {
+    std::fprintf(stderr, "%s: %lld requests are shortened to %d tokens, which is --max-model-len\n",
+                 program.c_str(), static_cast<long long>(load.shortened), question.max_model_len);
+  }
+  if (load.filled_by_prefix > 0) {
+    const auto requests = static_cast<int64_t>(load.requests.size());
+    const std::string note =
+        bench::FilledByPrefix(load.filled_by_prefix, requests, question.shared_prefix_tokens);
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), note.c_str());
+  }
+}
+
 absl::StatusOr<int> MakePlan(const std::string& program, const PlanFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model_dir));
   const planner::ModelUse model = planner::ModelUseOf(flags, config);
@@ -116,11 +130,7 @@ absl::StatusOr<int> MakePlan(const std::string& program, const PlanFlags& flags)
   BATON_ASSIGN_OR_RETURN(Builds builds, flags.measured() ? BuildsMeasured(flags, model, program)
                                                          : BuildsByFile(flags, model));
   BATON_ASSIGN_OR_RETURN(const Question question, Ask(flags, model, &builds));
-  if (question.runs.front().shortened > 0) {
-    std::fprintf(stderr, "%s: %lld requests are shortened to %d tokens, which is --max-model-len\n",
-                 program.c_str(), static_cast<long long>(question.runs.front().shortened),
-                 question.max_model_len);
-  }
+  WarnOfPlannedLoad(program, question);
   BATON_ASSIGN_OR_RETURN(const planner::Plan plan, planner::Search(question));
   SayImpossible(plan, &builds.left_out);
   const planner::PlanReport report{.flags = flags,

@@ -31,6 +31,20 @@ absl::StatusOr<Workload> LoadOfRun(const SimFlags& flags, int32_t run,
   return load;
 }
 
+void WarnOfLoad(const FlagSet& set, const SimFlags& flags, const Workload& load) {
+  if (load.shortened > 0) {
+    std::fprintf(stderr, "%s: %lld requests are shortened to --max-model-len %d\n",
+                 set.program().c_str(), static_cast<long long>(load.shortened),
+                 flags.max_model_len);
+  }
+  if (load.filled_by_prefix > 0) {
+    const auto requests = static_cast<int64_t>(load.requests.size());
+    const std::string note =
+        bench::FilledByPrefix(load.filled_by_prefix, requests, flags.shared_prefix_tokens);
+    std::fprintf(stderr, "%s: %s\n", set.program().c_str(), note.c_str());
+  }
+}
+
 absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const SimFlags& flags) {
   std::optional<bench::Slo> slo;
   if (!flags.slo.empty()) {
@@ -57,11 +71,7 @@ absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const Sim
       for (int32_t run = 0; run < flags.runs; ++run) {
         setup.seed = static_cast<uint64_t>(flags.seed + run);
         BATON_ASSIGN_OR_RETURN(const Workload load, LoadOfRun(flags, run, recorded));
-        if (load.shortened > 0 && results.empty() && run == 0) {
-          std::fprintf(stderr, "%s: %lld requests are shortened to --max-model-len %d\n",
-                       set.program().c_str(), static_cast<long long>(load.shortened),
-                       flags.max_model_len);
-        }
+        if (results.empty() && run == 0) WarnOfLoad(set, flags, load);
         BATON_ASSIGN_OR_RETURN(auto outcome, simulator::RunCluster(setup, load.requests));
         result.seeds.push_back(setup.seed);
         result.runs.push_back(simulator::FiguresOf(std::move(outcome), flags.warmup, slo));

@@ -218,6 +218,8 @@ class BenchTest(unittest.TestCase):
                 (["--server", address, "--rate", "1", "--input-tokens", "9999999"], 2, "9999999"),
                 (["--server", address, "--find-max", "rate", "--slo", "ttft=1s", "--input-tokens",
                   "9999999"], 2, "9999999"),
+                (["--server", address, "--rate", "1", "--input-tokens", "50",
+                  "--shared-prefix-tokens", "100"], 2, "Try: a number below 50"),
                 (["--server", address, "--rate", "1", "--output-tokens", "many"], 2, "many"),
                 (["--server", address, "--trace", "/nowhere.csv"], 2, "/nowhere.csv"),
                 (["--server", address, "--rate", "1", "--model", "other"], 2, "other")):

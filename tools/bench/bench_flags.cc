@@ -116,7 +116,7 @@ void BindRequests(FlagSet* set, BenchFlags* flags) {
   set->Add(
       With(std::move(prompts), group, "JSON lines with prompt or token_ids, instead of made ones"));
   set->Add(With(IntFlag("shared-prefix-tokens", &flags->shared_prefix_tokens, {.min = 0}), group,
-                "tokens that all prompts begin with"));
+                "tokens that all prompts begin with, fewer than the longest has"));
   const Choices<PromptForm> forms = {{"ids", PromptForm::kIds}, {"text", PromptForm::kText}};
   set->Add(With(ChoiceFlag("prompt-form", &flags->prompt_form, forms), group,
                 "how prompts are sent; text needs --tokenizer"));

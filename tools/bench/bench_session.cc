@@ -153,6 +153,9 @@ void BenchSession::Announce(const RunSpec& spec, const PlanSummary& plan) const 
                      " requests were shortened to fit the model's ", facts_.max_model_len,
                      " tokens"));
   }
+  if (plan.filled_by_prefix > 0) {
+    say(FilledByPrefix(plan.filled_by_prefix, plan.requests, flags_.shared_prefix_tokens));
+  }
   if (plan.repeated_prompts > 0) {
     say(absl::StrCat(plan.repeated_prompts, " of ", plan.requests, " requests repeat a prompt of ",
                      flags_.prompts, ": a server's prefix cache may know them"));

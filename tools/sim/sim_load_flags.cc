@@ -45,7 +45,7 @@ void BindSimLoad(FlagSet* set, SimFlags* flags) {
   set->Add(Common(With(Valued(TextFlag("output-tokens", &flags->output_tokens), "D"), group,
                        "length of answers, which the service does not know: likewise")));
   set->Add(With(IntFlag("shared-prefix-tokens", &flags->shared_prefix_tokens, {.min = 0}), group,
-                "tokens that prompts begin with, and have in common"));
+                "tokens that prompts begin with, and have in common; fewer than the longest has"));
   const Choices<bool> ends = {{"honor", false}, {"mask", true}};
   set->Add(Common(With(ChoiceFlag("eos", &flags->forced_lengths, ends), group,
                        "answers end by themselves; or are forced to their length, which the "
@@ -73,6 +73,7 @@ absl::StatusOr<bench::PlanOptions> PlanOf(const SimFlags& flags, int32_t run) {
   plan.warmup = flags.warmup;
   plan.seed = static_cast<uint64_t>(flags.seed) + static_cast<uint64_t>(run);
   plan.max_model_len = flags.max_model_len;
+  plan.shared_prefix_tokens = flags.shared_prefix_tokens;
   plan.requests = flags.requests;
   const bool limited = flags.requests > 0 || flags.duration > base::Duration::zero();
   if (flags.trace.empty() && !limited) plan.requests = kDefaultRequests;

@@ -87,6 +87,7 @@ absl::StatusOr<Workload> PlannedWorkload(const bench::PlanOptions& plan) {
   BATON_ASSIGN_OR_RETURN(auto lengths, bench::PlanLengths(plan, {}, &summary));
   Workload workload;
   workload.shortened = summary.clamped;
+  workload.filled_by_prefix = summary.filled_by_prefix;
   workload.requests.reserve(lengths.size());
   for (bench::PlannedLength& length : lengths) {
     workload.requests.push_back({.at = length.at,
@@ -131,11 +132,14 @@ absl::StatusOr<Workload> RecordedWorkload(const bench::PlanOptions& plan,
                          bench::LengthDistribution::Parse("1", bench::LengthSide::kInput));
   BATON_ASSIGN_OR_RETURN(arrivals.output,
                          bench::LengthDistribution::Parse("1", bench::LengthSide::kOutput));
+  arrivals.shared_prefix_tokens = 0;
   BATON_ASSIGN_OR_RETURN(Workload workload, PlannedWorkload(arrivals));
   for (size_t i = 0; i < workload.requests.size(); ++i) {
     const base::Duration at = workload.requests[i].at;
     workload.requests[i] = answers.requests[i % answers.requests.size()];
     workload.requests[i].at = at;
+    const bool filled = workload.requests[i].input_tokens <= plan.shared_prefix_tokens;
+    workload.filled_by_prefix += filled ? 1 : 0;
   }
   return workload;
 }

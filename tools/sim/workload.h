@@ -13,11 +13,13 @@ namespace baton::simulator {
 // The requests of a run.
 struct Workload {
   std::vector<SimRequest> requests;
-  int64_t shortened = 0;  // lengths that did not fit the model
+  int64_t shortened = 0;         // lengths that did not fit the model
+  int64_t filled_by_prefix = 0;  // prompts without a token beyond those that they share
 };
 
 // The load that `baton bench` would make of these options: the same arrivals and lengths from the
-// same seed. `plan.input` and `plan.output`, a trace, and nothing of prompts or text.
+// same seed. `plan.input` and `plan.output`, a trace, and of prompts only how many tokens they
+// share.
 absl::StatusOr<Workload> PlannedWorkload(const bench::PlanOptions& plan);
 
 // Which beginnings prompts have in common: one of `count`, the k-th of them with a probability in

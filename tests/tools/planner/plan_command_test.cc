@@ -178,6 +178,9 @@ TEST_F(PlanCommandTest, RefusesWhatItCannotAnswer) {
                      "--shared-prefixes", "9"}),
               HasSubstr("--shared-prefixes"))
       << "it would be planned as if all had the same";
+  EXPECT_THAT(error({"--rate", "5", "--slo", "ttft=1s", "--input-tokens", "64",
+                     "--shared-prefix-tokens", "64"}),
+              HasSubstr("a number below 64"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "ttft=1s", "--input-tokens", "soon"}),
               HasSubstr("soon"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "ttft=1s", "--max-model-len", "9000"}),

@@ -296,6 +296,18 @@ TEST_F(SimCommandTest, ByScoreSeveralRoutersFindWhatWorkersHoldWhereAtRandomThey
   EXPECT_THAT(Sim(asked).out, AllOf(HasSubstr("random"), HasSubstr("prompt cached, %")));
 }
 
+TEST_F(SimCommandTest, TellsOfPromptsThatASharedPrefixFills) {
+  const Arguments asked = {"--rate",         "5",     "--requests",      "100",
+                           "--input-tokens", "1:100", "--output-tokens", "5",
+                           "--runs",         "2",     "--policy",        "fcfs,remaining"};
+  EXPECT_EQ(Sim(asked).err, "");
+  Arguments shared = asked;
+  shared.insert(shared.end(), {"--shared-prefix-tokens", "50"});
+  const std::string told = Sim(shared).err;
+  EXPECT_THAT(told, HasSubstr("of 100 prompts have no token beyond the shared prefix of 50"));
+  EXPECT_EQ(std::ranges::count(told, '\n'), 1) << told;
+}
+
 TEST_F(SimCommandTest, WithoutPrefixCachesNobodyIsDrawnToOneWorker) {
   const auto json =
       Json({"--rate", "150", "--requests", "400", "--decode", "8", "--input-tokens", "1300",
@@ -325,6 +337,8 @@ TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(error({"--rate", "5", "--routing", "best"}), HasSubstr("unknown routing 'best'"));
   EXPECT_THAT(error({"--rate", "5", "--shared-prefixes", "9"}),
               HasSubstr("--shared-prefix-tokens"));
+  EXPECT_THAT(error({"--rate", "5", "--input-tokens", "50", "--shared-prefix-tokens", "50"}),
+              HasSubstr("a number below 50"));
   EXPECT_THAT(error({"--rate", "5", "--routing", ""}), HasSubstr("--routing load"));
   EXPECT_THAT(error({"--rate", "5", "--routing", "load,two,load"}), HasSubstr("load twice"));
   EXPECT_THAT(error({"--rate", "5", "--shared-prefix-tokens", "9", "--shared-prefix-skew", "2"}),

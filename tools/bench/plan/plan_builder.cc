@@ -118,6 +118,12 @@ void Count(const PlannedRequest& request, PlanSummary* summary) {
 
 }  // namespace
 
+std::string FilledByPrefix(int64_t filled, int64_t requests, int32_t prefix_tokens) {
+  return absl::StrCat(filled, " of ", requests,
+                      " prompts have no token beyond the shared prefix of ", prefix_tokens,
+                      ", so those of one length are equal");
+}
+
 absl::StatusOr<BuiltPlan> BuildPlan(const PlanOptions& options) {
   BATON_RETURN_IF_ERROR(CheckSources(options));
   BATON_RETURN_IF_ERROR(CheckAmounts(options));

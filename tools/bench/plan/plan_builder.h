@@ -47,7 +47,7 @@ struct PlanOptions {
   PromptVocabulary vocabulary;           // for token ids
   const Tokenizer* tokenizer = nullptr;  // for text; for ids, to leave out special tokens
   bool text = false;                     // send text
-  int32_t shared_prefix_tokens = 0;
+  int32_t shared_prefix_tokens = 0;      // fewer than the longest of `input`
 };
 
 // What a person should know about a plan.
@@ -57,8 +57,12 @@ struct PlanSummary {
   // Drawn or recorded lengths that did not fit max_model_len and were shortened in proportion.
   int64_t clamped = 0;
   int64_t repeated_prompts = 0;  // times that a line of `prompts` was used again
+  int64_t filled_by_prefix = 0;  // prompts without a token beyond shared_prefix_tokens
   bool may_run_out = false;  // a closed loop of a duration: a faster server uses the plan up early
 };
+
+// What to say where `filled` of `requests` prompts have no token beyond the shared prefix.
+std::string FilledByPrefix(int64_t filled, int64_t requests, int32_t prefix_tokens);
 
 struct BuiltPlan {
   RequestPlan plan;

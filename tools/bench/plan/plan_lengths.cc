@@ -70,6 +70,21 @@ absl::Status TooMany(int64_t requests) {
                     "a shorter --duration, fewer --requests or a lower --rate");
 }
 
+absl::Status CheckSharedPrefix(const PlanOptions& options) {
+  const int32_t prefix = options.shared_prefix_tokens;
+  if (prefix == 0 || !options.input || prefix < options.input->max()) return absl::OkStatus();
+  return UsageError(absl::StrCat("--shared-prefix-tokens ", prefix, " with prompts of at most ",
+                                 options.input->max(), " tokens"),
+                    "none would have a token of its own, so those of one length would be equal",
+                    absl::StrCat("a number below ", options.input->max()));
+}
+
+int64_t CountFilled(const Lengths& lengths, int32_t prefix_tokens) {
+  return std::ranges::count_if(lengths, [prefix_tokens](const PlannedLength& length) {
+    return length.file_prompt < 0 && length.input_tokens <= prefix_tokens;
+  });
+}
+
 // The arrivals of an open loop, until both limits are used up, which count from the end of the
 // warm-up.
 absl::StatusOr<Lengths> OpenLoopTimes(const PlanOptions& options) {
@@ -223,6 +238,7 @@ absl::Status CheckIds(const Lengths& lengths) {
 absl::StatusOr<std::vector<PlannedLength>> PlanLengths(const PlanOptions& options,
                                                        const std::vector<FilePrompt>& prompts,
                                                        PlanSummary* summary) {
+  BATON_RETURN_IF_ERROR(CheckSharedPrefix(options));
   BATON_ASSIGN_OR_RETURN(Lengths lengths, Times(options, prompts.size(), summary));
   if (options.trace.empty()) {
     BATON_RETURN_IF_ERROR(SetLengths(options, prompts, &lengths));
@@ -232,6 +248,7 @@ absl::StatusOr<std::vector<PlannedLength>> PlanLengths(const PlanOptions& option
     summary->repeated_prompts = static_cast<int64_t>(lengths.size() - prompts.size());
   }
   BATON_RETURN_IF_ERROR(FitAll(options, prompts, &lengths, summary));
+  summary->filled_by_prefix = CountFilled(lengths, options.shared_prefix_tokens);
   BATON_RETURN_IF_ERROR(CheckIds(lengths));
   return lengths;
 }

@@ -20,7 +20,8 @@ struct PlannedLength {
   int64_t file_prompt = -1;  // index into the file's prompts
 };
 
-// When every request arrives and how long it is. Fills the counts of `summary`.
+// When every request arrives and how long it is. Fills the counts of `summary`. INVALID_ARGUMENT
+// also when a shared prefix leaves no prompt a token of its own.
 absl::StatusOr<std::vector<PlannedLength>> PlanLengths(const PlanOptions& options,
                                                        const std::vector<FilePrompt>& prompts,
                                                        PlanSummary* summary);

@@ -265,6 +265,36 @@ TEST(PlanBuilderTest, PromptsOfAFileThatDoNotFitAreRefusedWithTheirLine) {
   EXPECT_THAT(Refusal(options), HasSubstr("no max_tokens"));
 }
 
+TEST(PlanBuilderTest, ASharedPrefixLeavesPromptsATokenOfTheirOwn) {
+  PlanOptions options = Options("50");
+  options.rate = 1;
+  options.requests = 3;
+  for (const int32_t prefix : {50, 100}) {
+    options.shared_prefix_tokens = prefix;
+    EXPECT_THAT(Refusal(options), HasSubstr("Try: a number below 50"));
+  }
+  options.input = Lengths("10:50", LengthSide::kInput);
+  EXPECT_THAT(Refusal(options), HasSubstr("--shared-prefix-tokens 100 with prompts of at most 50"));
+  options.shared_prefix_tokens = 49;
+  EXPECT_TRUE(BuildPlan(options).ok());
+}
+
+TEST(PlanBuilderTest, PromptsThatASharedPrefixFillsAreCounted) {
+  PlanOptions options = Options("1:100");
+  options.rate = 1;
+  options.requests = 300;
+  options.shared_prefix_tokens = 40;
+  const BuiltPlan built = Built(options);
+  const int64_t filled = std::ranges::count_if(
+      built.plan.requests,
+      [](const PlannedRequest& request) { return request.prompt_tokens <= 40; });
+  EXPECT_GT(filled, 0);
+  EXPECT_EQ(built.summary.filled_by_prefix, filled);
+  EXPECT_THAT(FilledByPrefix(filled, 300, 40), HasSubstr("of 300 prompts"));
+  options.shared_prefix_tokens = 0;
+  EXPECT_EQ(Built(options).summary.filled_by_prefix, 0);
+}
+
 TEST(PlanBuilderTest, TextPromptsNeedATokenizer) {
   PlanOptions options = Options();
   options.rate = 10;
