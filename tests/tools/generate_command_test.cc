@@ -238,6 +238,9 @@ TEST(GenerateCommand, WrongUsageExits2) {
   for (const char* server : {"", "localhost", "http://localhost:8000", "localhost:0"}) {
     EXPECT_EQ(Generate({"--server", server, "--prompt", "x"}).exit, 2) << server;
   }
+  const Output tagged = Generate({"--prompt", "x", "--tag", std::string(65, 'x')});
+  EXPECT_EQ(tagged.exit, 2);
+  EXPECT_THAT(tagged.err, HasSubstr("found 65 bytes, expected at most 64"));
   const Output typo = Generate({"--prompt", "x", "--max-token", "5"});
   EXPECT_EQ(typo.exit, 2);
   EXPECT_THAT(typo.err, HasSubstr("Try: --max-tokens"));

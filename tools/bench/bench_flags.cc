@@ -38,7 +38,7 @@ void BindTarget(FlagSet* set, BenchFlags* flags) {
                        "from --api-key-file or OPENAI_API_KEY")));
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), group,
                 "name of the model; default: the one that is served"));
-  set->Add(With(TextFlag("tag", &flags->tag), group,
+  set->Add(With(TagFlag(&flags->tag), group,
                 "a word for the summaries of the server's EOS log; at most 64 bytes. With "
                 "--protocol openai only Baton knows it"));
   set->Add(With(DurationFlag("timeout", &flags->client.timeout, std::chrono::seconds(1)), group,

@@ -2,12 +2,30 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
+#include "common/sample/request_limits.h"
 
 namespace baton {
+
+Flag TagFlag(std::string* target) {
+  Flag flag = TextFlag("tag", target);
+  flag.set = [target](const std::vector<std::string>& values) -> absl::Status {
+    const std::string& tag = values.back();
+    const int64_t most = RequestLimits()[static_cast<size_t>(RequestLimit::kTag)].most;
+    if (std::ssize(tag) > most) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found ", tag.size(), " bytes, expected at most ", most));
+    }
+    *target = tag;
+    return absl::OkStatus();
+  };
+  return flag;
+}
 
 void BindAsTenant(FlagSet* set, ClientFlags* flags) {
   set->Add(With(Valued(TextFlag("as-tenant", &flags->as_tenant), "NAME"), "Server",

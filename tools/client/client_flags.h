@@ -23,6 +23,8 @@ struct ClientFlags {
   TlsFlags tls;
 };
 
+// --tag, a word for the EOS log that the server would take.
+Flag TagFlag(std::string* target);
 // --as-tenant, which BindClient adds too.
 void BindAsTenant(FlagSet* set, ClientFlags* flags);
 // --api-key-file, which BindClient adds too.

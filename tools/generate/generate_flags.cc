@@ -90,7 +90,7 @@ void BindBeams(FlagSet* set, RequestFlags* flags) {
 void BindRequest(FlagSet* set, RequestFlags* flags) {
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), "Server",
                 "name of the model; default: the one that is served"));
-  set->Add(With(TextFlag("tag", &flags->tag), "Server",
+  set->Add(With(TagFlag(&flags->tag), "Server",
                 "a word for its EOS log, such as the family of the prompts; at most 64 bytes"));
   BindLengths(set, flags);
   BindSampling(set, flags);

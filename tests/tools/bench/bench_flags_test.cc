@@ -35,6 +35,7 @@ TEST(BenchFlags, TakesEachKindOfLoad) {
            {"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--eos", "continue"},
            {"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--eos", "both"},
            {"--rate", "1", "--server", "httpd:50051"},
+           {"--rate", "1", "--tag", std::string(64, 'x')},
            {"--rate", "inf"},
            {"--rate", "inf", "--concurrency", "8"},
            {"--request-rate", "inf", "--max-concurrency", "8", "--num-prompts", "20",
@@ -82,6 +83,7 @@ TEST(BenchFlags, RefusesWhatContradictsItself) {
        "--as-tenant with --protocol openai"},
       {{"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--eos", "mask"},
        "Try: --eos continue"},
+      {{"--rate", "1", "--tag", std::string(65, 'x')}, "found 65 bytes, expected at most 64"},
       {{"--rate", "1", "--time-scale", "2"}, "without --trace"},
       {{"--trace", "t.csv", "--input-tokens", "9"}, "a trace has its own lengths"},
   };
