@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/shown_text.h"
 #include "common/base/status.h"
 #include "common/eos/eos_fields.h"
 #include "common/eos/flat_json.h"
@@ -165,10 +166,12 @@ absl::Status ReadEosRow(std::string_view line, EosLogRow* row) {
   row->index = 0;
   BATON_RETURN_IF_ERROR(ReadFlatJson(line, [&](std::string& key, FlatValue& value) {
     const EosField* field = FieldOf(key, expected);
-    if (field == nullptr) return WrongRow(Shown(key), "found this key, expected none of that name");
+    if (field == nullptr) {
+      return WrongRow(ShownText(key), "found this key, expected none of that name");
+    }
     if (!Fits(*field, value)) {
       return WrongRow(
-          key, absl::StrCat("found ", Shown(value.Json()), ", expected ", ExpectedOf(*field)));
+          key, absl::StrCat("found ", ShownText(value.Json()), ", expected ", ExpectedOf(*field)));
     }
     const uint32_t bit = uint32_t{1} << static_cast<int>(field->key);
     if ((seen & bit) != 0) return WrongRow(key, "found twice in the row, expected once");

@@ -4,15 +4,13 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
 namespace {
-
-constexpr size_t kShownBytes = 60;
 
 using Kind = FlatValue::Kind;
 using Member = absl::FunctionRef<absl::Status(std::string& key, FlatValue& value)>;
@@ -67,13 +65,13 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(size_t byte, const std::string& token,
                    const nlohmann::json::exception& /*why*/) override {
     const bool at_end = byte > line_size_;
-    status_ = NotAnObject(byte, at_end ? "the end of the line" : "'" + Shown(token) + "'");
+    status_ = NotAnObject(byte, at_end ? "the end of the line" : "'" + ShownText(token) + "'");
     return false;
   }
 
  private:
   bool Tell() {
-    status_ = in_object_ ? member_(key_, value_) : NotAnObject(1, Shown(value_.Json()));
+    status_ = in_object_ ? member_(key_, value_) : NotAnObject(1, ShownText(value_.Json()));
     return status_.ok();
   }
 
@@ -114,12 +112,6 @@ std::string FlatValue::Json() const {
       return text;
   }
   return "";
-}
-
-std::string Shown(std::string_view text) {
-  const bool cut = text.size() > kShownBytes;
-  const std::string_view part = text.substr(0, kShownBytes);
-  return absl::StrCat(absl::CHexEscape({part.data(), part.size()}), cut ? "…" : "");
 }
 
 absl::Status ReadFlatJson(std::string_view line, Member member) {

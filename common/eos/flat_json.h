@@ -28,7 +28,4 @@ absl::Status ReadFlatJson(
     std::string_view line,
     absl::FunctionRef<absl::Status(std::string& key, FlatValue& value)> member);
 
-// `text` for a message: cut to a bounded length, with what does not print escaped.
-std::string Shown(std::string_view text);
-
 }  // namespace baton

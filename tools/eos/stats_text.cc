@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/eos/flat_json.h"
+#include "common/base/shown_text.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
@@ -89,8 +89,8 @@ std::string StatsText(const LogStats& stats) {
           ProbabilityLine("  max of a request", stats.max_probs()) +
           MeanLine("  all rows", stats.probs()) + MeanLine("entropy", stats.entropies());
   if (stats.longest().tokens == 0) return text;
-  return text + absl::StrFormat("\nlongest: %s, %d tokens, %s\n", Shown(stats.longest().request_id),
-                                stats.longest().tokens,
+  return text + absl::StrFormat("\nlongest: %s, %d tokens, %s\n",
+                                ShownText(stats.longest().request_id), stats.longest().tokens,
                                 std::string(FinishReasonName(stats.longest().reason)));
 }
 

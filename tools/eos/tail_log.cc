@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/shown_text.h"
 #include "common/base/status.h"
-#include "common/eos/flat_json.h"
 #include "common/eos/log_parts.h"
 #include "tools/eos/row_source.h"
 
@@ -170,8 +170,8 @@ std::string TailLine(const EosLogRow& row) {
   // Of several answers, the further ones say which they are.
   const std::string name =
       row.index == 0 ? row.request_id : absl::StrCat(row.request_id, "#", row.index);
-  std::string line = absl::StrFormat("%-20s%7d%9d%11s  %-12s%8s", Shown(name), row.step, row.token,
-                                     probability, Bar(row.eos_prob.value_or(0)),
+  std::string line = absl::StrFormat("%-20s%7d%9d%11s  %-12s%8s", ShownText(name), row.step,
+                                     row.token, probability, Bar(row.eos_prob.value_or(0)),
                                      row.eos_rank ? absl::StrCat(*row.eos_rank) : "-");
   if (row.is_finished) {
     absl::StrAppend(&line, "  ", std::string(FinishReasonName(row.finish_reason)));

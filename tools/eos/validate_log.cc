@@ -1,8 +1,8 @@
 #include "tools/eos/validate_log.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status.h"
-#include "common/eos/flat_json.h"
 #include "tools/eos/row_check.h"
 #include "tools/eos/row_source.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 std::string Problem(const RowSource& rows, std::string_view request_id, const std::string& what) {
   const std::string request =
-      request_id.empty() ? std::string() : absl::StrCat("request ", Shown(request_id), ": ");
+      request_id.empty() ? std::string() : absl::StrCat("request ", ShownText(request_id), ": ");
   return absl::StrCat(rows.Place(), ": ", request, what);
 }
 

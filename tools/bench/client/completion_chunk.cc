@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "nlohmann/json.hpp"
 
 namespace baton::bench {
@@ -12,12 +13,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kQuoted = 200;  // characters of a body that an error repeats
+constexpr size_t kQuoted = 200;  // bytes of a body that an error repeats
 constexpr size_t kMaxDepth = 32;
 
 std::string Quote(std::string_view text) {
-  return absl::StrCat("'", std::string(text.substr(0, kQuoted)),
-                      text.size() > kQuoted ? "…'" : "'");
+  return absl::StrCat("'", ShownText(text, kQuoted), "'");
 }
 
 // Reads without building a document: this runs for every token of thousands of streams.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status.h"
 #include "common/config/numbers.h"
 
@@ -38,10 +39,9 @@ class LineReader final {
 
  private:
   absl::Status Expected(std::string_view what) const {
-    constexpr size_t kShown = 60;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "metrics line ", number_, ": found '", std::string(rest_.substr(0, kShown)), "' in '",
-        std::string(line_.substr(0, kShown)), "'; expected ", std::string(what)));
+    return absl::InvalidArgumentError(absl::StrCat("metrics line ", number_, ": found '",
+                                                   ShownText(rest_), "' in '", ShownText(line_),
+                                                   "'; expected ", std::string(what)));
   }
 
   // Reads a name of letters, digits, underscores and `others` that does not begin with a digit.

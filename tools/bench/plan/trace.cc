@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status.h"
 #include "common/config/flag_set.h"
 #include "common/config/numbers.h"
@@ -32,10 +33,8 @@ constexpr int64_t kMaxRows = 5'000'000;
 // A defect of one line, with no more of the line than helps to find it.
 absl::Status BadLine(const std::string& where, std::string_view line, std::string_view expected) {
   constexpr size_t kShown = 80;
-  const std::string shown =
-      absl::StrCat(std::string(line.substr(0, kShown)), line.size() > kShown ? "..." : "");
-  return absl::InvalidArgumentError(
-      absl::StrCat(where, ": found '", shown, "'; expected ", std::string(expected)));
+  return absl::InvalidArgumentError(absl::StrCat(where, ": found '", ShownText(line, kShown),
+                                                 "'; expected ", std::string(expected)));
 }
 
 std::optional<int64_t> Digits(std::string_view text, size_t begin, size_t count) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/shown_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -118,10 +119,10 @@ TEST(CompletionChunk, RefusesWhatIsNoJsonObject) {
   deep += std::string(100, ']');
   for (const std::string& json :
        {std::string(), std::string("{"), std::string("[1]"), std::string("3"),
-        std::string("{\"id\": oops}"), std::string("{} {}"), "{\"x\":" + deep + "}"}) {
+        std::string("{id: oops}"), std::string("{} {}"), "{\"x\":" + deep + "}"}) {
     const auto chunk = ParseCompletionChunk(json);
     ASSERT_FALSE(chunk.ok()) << json;
-    EXPECT_THAT(std::string(chunk.status().message()), HasSubstr(json.substr(0, 20)));
+    EXPECT_THAT(std::string(chunk.status().message()), HasSubstr(ShownText(json.substr(0, 20))));
   }
 }
 
@@ -139,6 +140,7 @@ TEST(ErrorMessage, IsFoundWhereServersPutIt) {
   EXPECT_EQ(ErrorMessageOf(R"({"object":"error","message":"c"})"), "c");
   EXPECT_EQ(ErrorMessageOf(R"({"detail":"d"})"), "d");
   EXPECT_EQ(ErrorMessageOf("<html>"), "'<html>'");
+  EXPECT_EQ(ErrorMessageOf("\x1b[2J"), R"('\x1b[2J')");
   EXPECT_EQ(ErrorMessageOf(""), "no message");
   EXPECT_LT(ErrorMessageOf(std::string(5000, 'x')).size(), 300u);
 }

@@ -71,5 +71,11 @@ TEST(PrometheusTextTest, NamesTheLineOfGarbage) {
   }
 }
 
+TEST(PrometheusTextTest, WhatATerminalWouldObeyIsEscaped) {
+  const auto samples = ParsePrometheusText("m\x1b[2J 1");
+  ASSERT_FALSE(samples.ok());
+  EXPECT_THAT(std::string(samples.status().message()), HasSubstr(R"('\x1b[2J 1' in 'm\x1b[2J 1')"));
+}
+
 }  // namespace
 }  // namespace baton::bench

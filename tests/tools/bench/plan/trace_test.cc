@@ -128,7 +128,9 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{"time,in,out\n1,2,3\n", ":1", "time,in,out", "TIMESTAMP,ContextTokens"},
         Defect{"\x7f"
                "ELF\x01",
-               ":1", "ELF", "TIMESTAMP,ContextTokens"},
+               ":1", "'\\x7f\\x45LF\\x01'", "TIMESTAMP,ContextTokens"},
+        Defect{Csv("\x1b[2J" + std::string(75, 'x') + "€"), ":3", "'\\x1b[2Jxxx", "three fields"},
+        Defect{Csv("\x1b[2J" + std::string(75, 'x') + "€"), ":3", "xxx…'", "three fields"},
         Defect{Csv("2024-01-01 00:00:01,12"), ":3", "2024-01-01 00:00:01,12", "three fields"},
         Defect{Csv("2024-01-01 00:00:01,1,2,3"), ":3", ",1,2,3", "three fields"},
         Defect{Csv("2024-01-01 00:00:01,,3"), ":3", "''", "ContextTokens"},
