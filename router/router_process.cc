@@ -10,6 +10,7 @@
 #include "common/admin/admin_server.h"
 #include "common/base/log.h"
 #include "common/base/stop_signals.h"
+#include "common/base/stoppable_start.h"
 #include "common/config/exit_code.h"
 #include "common/config/ready_line.h"
 #include "common/metrics/process.h"
@@ -123,12 +124,12 @@ class RouterProcess final {
   explicit RouterProcess(const RouterFlags& flags) : flags_(flags) {}
   ~RouterProcess() { admin_.reset(); }
 
-  // Why the router cannot serve; empty when it can.
-  std::optional<Fatal> Start();
+  // Begins to serve, which is the end of `start`. Empty when it does; else says why not.
+  std::optional<Fatal> Start(base::StoppableStart* start);
   void Drain();
 
  private:
-  std::optional<Fatal> StartRouter();
+  std::optional<Fatal> StartRouter(base::StoppableStart* start);
   // Puts the log into `parts` if there is to be one.
   std::optional<Fatal> OpenEosLog(Router::Parts* parts) const;
   std::optional<Fatal> StartAdmin();
@@ -152,7 +153,7 @@ const char* RouterProcess::State() const {
   return router_->ready().ok() ? "ready" : "unhealthy";
 }
 
-std::optional<Fatal> RouterProcess::StartRouter() {
+std::optional<Fatal> RouterProcess::StartRouter(base::StoppableStart* start) {
   Router::Parts parts;
   parts.options = OptionsOf(flags_);
   parts.server = ServerOptionsOf(flags_);
@@ -200,6 +201,7 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   parts.tracer = tracer_.get();
   parts.model = std::move(model).value();
   if (auto fatal = OpenEosLog(&parts)) return fatal;
+  start->Over();
   port->LetGo();
   http_port->LetGo();
   auto router = Router::Start(std::move(parts));
@@ -265,8 +267,8 @@ std::optional<Fatal> RouterProcess::StartAdmin() {
   return std::nullopt;
 }
 
-std::optional<Fatal> RouterProcess::Start() {
-  if (auto fatal = StartRouter()) return fatal;
+std::optional<Fatal> RouterProcess::Start(base::StoppableStart* start) {
+  if (auto fatal = StartRouter(start)) return fatal;
   if (auto fatal = StartAdmin()) return fatal;
   const std::string http = router_->http_address();
   spdlog::info("router serves gRPC on {}, admin on {}{}", router_->address(), admin_->address(),
@@ -300,8 +302,9 @@ int RunRouter(const RouterFlags& flags) {
   // What clients send wrong is told to them, with the field; not to our log.
   google::protobuf::SetLogHandler(nullptr);
   const base::StopSignals signals;
+  base::StoppableStart start(&signals);
   RouterProcess process(flags);
-  if (auto fatal = process.Start()) return ReportFatal(kProgram, *fatal);
+  if (auto fatal = process.Start(&start)) return ReportFatal(kProgram, *fatal);
   signals.Wait();
   process.Drain();
   return ToInt(ExitCode::kOk);

@@ -12,6 +12,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/base/stop_signals.h"
+#include "common/base/stoppable_start.h"
 #include "common/base/ticket.h"
 #include "common/config/exit_code.h"
 #include "common/config/ready_line.h"
@@ -71,8 +72,8 @@ class Worker final {
   // Scrapes end first, because they read the engine.
   ~Worker() { admin_.reset(); }
 
-  // Begins to serve. Empty when it does; else says why not.
-  std::optional<Fatal> Start();
+  // Begins to serve, which is the end of `start`. Empty when it does; else says why not.
+  std::optional<Fatal> Start(base::StoppableStart* start);
   // Serves until a signal or a fault of the engine. Returns the exit code.
   int Run(const base::StopSignals& signals);
 
@@ -84,7 +85,7 @@ class Worker final {
   WorkerIdentity NewIdentity() const;
   std::optional<Fatal> StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags);
   void BeginRoles();
-  std::optional<Fatal> StartServer();
+  std::optional<Fatal> StartServer(base::StoppableStart* start);
   RpcServerOptions ServerOptions() const;
   void PublishConfig(base::Duration load_time);
   void SetState(const char* state);
@@ -283,7 +284,7 @@ RpcServerOptions Worker::ServerOptions() const {
           .insecure = flags_.server.insecure};
 }
 
-std::optional<Fatal> Worker::StartServer() {
+std::optional<Fatal> Worker::StartServer(base::StoppableStart* start) {
   status_ = MakeStatusService(core_.get());
   auto services = spec_.make_services(core_.get(), flags_, TlsOf(flags_.server.tls));
   if (!services.ok()) return CannotMoveKv(services.status());
@@ -295,6 +296,7 @@ std::optional<Fatal> Worker::StartServer() {
   }
   std::vector<grpc::Service*> all = services_->services();
   all.push_back(status_.get());
+  start->Over();
   port_->LetGo();
   auto server = RpcServer::Start(ServerOptions(), all);
   if (!server.ok()) return CannotServeGrpc(server.status());
@@ -302,11 +304,11 @@ std::optional<Fatal> Worker::StartServer() {
   return std::nullopt;
 }
 
-std::optional<Fatal> Worker::Start() {
+std::optional<Fatal> Worker::Start(base::StoppableStart* start) {
   if (auto fatal = CheckBeforeLoad(flags_, spec_.role, &port_)) return fatal;
   if (auto fatal = StartAdmin()) return fatal;
   if (auto fatal = StartEngine()) return fatal;
-  if (auto fatal = StartServer()) return fatal;
+  if (auto fatal = StartServer(start)) return fatal;
   server_->SetServing(spec_.service_names, true);
   SetState("ready");
   LogLoadEvery(flags_.server.log_stats_interval, &clock_, &core_->timers(),
@@ -388,8 +390,9 @@ int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags) {
   RaiseDescriptorLimit();  // for connections
   const base::StopSignals signals;
   if (auto fatal = ArmFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
+  base::StoppableStart start(&signals);
   Worker worker(spec, flags);
-  if (auto fatal = worker.Start()) return ReportFatal(spec.program, *fatal);
+  if (auto fatal = worker.Start(&start)) return ReportFatal(spec.program, *fatal);
   return worker.Run(signals);
 }
 

@@ -65,6 +65,10 @@ class Process:
             self.ready = json.loads(text)
         return self.ready is not None
 
+    def said_anything(self):
+        """Whether there is anything on its standard output, which is for the ready line."""
+        return self._ready_file.stat().st_size > 0
+
     def wait_ready(self):
         wait_until(self.poll_ready, f"the ready line of {self.name}\n{self.tail()}")
         return self

@@ -1,5 +1,7 @@
 """The start of `baton serve`: what is wrong is told before a model is loaded, and what is not needed is no obstacle."""
 
+import fcntl
+import os
 import pathlib
 import re
 import shutil
@@ -13,6 +15,8 @@ import urllib.request
 
 from cluster import BIN, DEMO_MODEL, PATIENCE_S, Process, wait_until
 
+# Where a load cache may lie, which is not in memory.
+DISK = pathlib.Path(os.environ.get("XDG_CACHE_HOME", tempfile.gettempdir()))
 SMALL = ["--port", "0", "--admin-port", "0", "--threads", "1", "--kv-cache-memory", "16MiB"]
 
 
@@ -75,11 +79,42 @@ class StartTest(unittest.TestCase):
                                 timeout=PATIENCE_S, check=False)
         self.assertEqual(health.returncode, 1, health)
         self.refused("--port", port, code=5, word=port)
-        # A worker looks for signals when it has loaded.
         began = time.monotonic()
         self.assertEqual(service.terminate(), 0, service.tail())
         self.assertLess(time.monotonic() - began, 30, "the time to drain")
         self.assertNotIn("does not answer", service.log.read_text())
+
+    def test_a_worker_that_is_told_to_stop_while_it_loads_ends_at_once_and_leaves_the_load_cache_sound(self):
+        DISK.mkdir(parents=True, exist_ok=True)
+        cache = pathlib.Path(tempfile.mkdtemp(prefix="baton-start-", dir=DISK))
+        self.addCleanup(shutil.rmtree, cache)
+
+        def worker(name, role):
+            process = Process(name, [BIN / f"baton-{role}", DEMO_MODEL, *SMALL, "--load-cache", cache],
+                              self.folder)
+            self.addCleanup(process.kill)
+            return process
+
+        first = worker("first", "decode").wait_ready()
+        self.assertEqual(first.terminate(), 0, first.tail())
+        [lock] = cache.glob("packed-*/*.lock")
+        for file in cache.glob("packed-*/*.packed*"):
+            if file != lock:
+                file.unlink()
+        with open(lock, "rb") as held:
+            # As another worker would have it, for which a load waits for minutes.
+            fcntl.flock(held, fcntl.LOCK_EX)
+            for role in ("decode", "prefill"):
+                process = worker(role, role)
+                wait_until(lambda p=process: "waiting for another worker" in p.log.read_text(), "the load to wait")
+                began = time.monotonic()
+                self.assertEqual(process.terminate(), 0, process.tail())
+                self.assertLess(time.monotonic() - began, 30, "the time to load")
+                self.assertFalse(process.said_anything(), "it was never ready")
+                self.assertIn("told to stop while it starts", process.log.read_text())
+        last = worker("last", "decode").wait_ready()
+        self.assertIn("load cache written", last.log.read_text())
+        self.assertEqual(last.terminate(), 0, last.tail())
 
     def test_a_router_says_that_nobody_listens_where_a_worker_should(self):
         with socket.socket() as closed:

@@ -149,7 +149,7 @@ TEST_F(SupervisorTest, DrainSendsSigtermAndWaits) {
   EXPECT_EQ(supervisor_.pids()[0], -1);
 }
 
-// A worker that loads a model does not look for signals.
+// It may be stuck where it heeds no signal, as in a driver that does not come up.
 TEST_F(SupervisorTest, DrainDoesNotWaitForWhatIsNotReady) {
   ASSERT_TRUE(
       supervisor_.StartAll({Shell("trap '' TERM; while :; do sleep 0.01; done"), Shell("exit 4")})

@@ -254,7 +254,7 @@ void Supervisor::Drain(const std::vector<std::string>& roles,
       if (service->process && IsOneOf(roles, service->spec.role)) act(service.get());
     }
   };
-  // What is not ready has nobody to let go on, and may be deep in a load.
+  // What is not ready has nobody to let go on, and may be stuck in its start.
   each([](Service* service) { service->process->Signal(service->ready ? SIGTERM : SIGKILL); });
   const base::Instant deadline =
       clock_->Now() + at_most.value_or(options_.drain_timeout + kKillGrace);
