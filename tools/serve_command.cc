@@ -23,31 +23,30 @@
 namespace baton {
 namespace {
 
-int PortOf(const std::string& address) {
-  return std::atoi(address.substr(address.rfind(':') + 1).c_str());
-}
-
 // A worker that is to be started, and where it will be.
 struct PlannedWorker {
   bool prefill = false;
   ReservedPort port;
+  ReservedPort admin_port;
   ServiceSpec spec;
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port.port()); }
 };
 
+struct PlannedRouter {
+  std::vector<ReservedPort> ports;  // those that the user leaves to the system
+  ServiceSpec spec;
+};
+
 ServiceSpec WorkerSpec(const FlagSet& set, const ServeFlags& flags, const std::string& role,
-                       int32_t index, int port, const MachineShare& share, const GpuShare& gpus) {
+                       int32_t index, WorkerAddress address, const MachineShare& share,
+                       const GpuShare& gpus) {
   std::vector<std::string> environment;
   if (!gpus.visible.empty()) environment.push_back("CUDA_VISIBLE_DEVICES=" + gpus.visible);
   return {.role = role,
           .name = role + "-" + std::to_string(index),
           .program = BinaryFolder() / ("baton-" + role),
-          .arguments =
-              [&set, &flags, share, port](const std::optional<ReadyLine>& before) {
-                const int admin_port = before ? PortOf(before->admin) : 0;
-                return WorkerArguments(set, flags, share, {port, admin_port});
-              },
+          .arguments = WorkerArguments(set, flags, share, address),
           .environment = std::move(environment)};
 }
 
@@ -74,8 +73,9 @@ absl::StatusOr<std::vector<PlannedWorker>> PlanWorkers(const FlagSet& set,
     const bool prefill = i < prefills;
     const auto worker = static_cast<size_t>(i);
     BATON_ASSIGN_OR_RETURN(ReservedPort port, ReservedPort::Reserve());
+    BATON_ASSIGN_OR_RETURN(ReservedPort admin_port, ReservedPort::Reserve());
     ServiceSpec spec = WorkerSpec(set, flags, prefill ? "prefill" : "decode",
-                                  prefill ? i : i - prefills, port.port(),
+                                  prefill ? i : i - prefills, {port.port(), admin_port.port()},
                                   {.threads = threads[worker],
                                    .gpu_sharers = gpus[worker].sharers,
                                    .learner = prefill ? -1 : i - prefills,
@@ -86,33 +86,37 @@ absl::StatusOr<std::vector<PlannedWorker>> PlanWorkers(const FlagSet& set,
       spdlog::info("{} gets GPU {}, with {} of the workers on it", spec.name, gpus[worker].visible,
                    gpus[worker].sharers);
     }
-    plan.push_back({.prefill = prefill, .port = std::move(port), .spec = std::move(spec)});
+    plan.push_back({.prefill = prefill,
+                    .port = std::move(port),
+                    .admin_port = std::move(admin_port),
+                    .spec = std::move(spec)});
   }
   return plan;
 }
 
-ServiceSpec RouterSpec(const FlagSet& set, const ServeFlags& flags,
-                       const std::vector<PlannedWorker>& workers) {
+absl::StatusOr<PlannedRouter> PlanRouter(const FlagSet& set, const ServeFlags& flags,
+                                         const std::vector<PlannedWorker>& workers) {
   std::vector<std::string> prefill, decode;
   for (const PlannedWorker& worker : workers) {
     if (worker.prefill || flags.roles.elastic) prefill.push_back(worker.address());
     if (!worker.prefill) decode.push_back(worker.address());
   }
-  return {.role = "router",
-          .name = "router",
-          .program = BinaryFolder() / "baton-router",
-          .arguments = [&set, &flags, prefill, decode](const std::optional<ReadyLine>& before) {
-            std::vector<std::string> arguments = RouterArguments(set, flags, prefill, decode);
-            if (before) {
-              // The last one counts.
-              arguments.push_back("--port=" + std::to_string(PortOf(before->grpc)));
-              arguments.push_back("--admin-port=" + std::to_string(PortOf(before->admin)));
-              if (!before->http.empty()) {
-                arguments.push_back("--http-port=" + std::to_string(PortOf(before->http)));
-              }
-            }
-            return arguments;
-          }};
+  PlannedRouter router{.ports = {},
+                       .spec = {.role = "router",
+                                .name = "router",
+                                .program = BinaryFolder() / "baton-router",
+                                .arguments = RouterArguments(set, flags, prefill, decode)}};
+  // Clients know the ports of the first life, so they are chosen for all lives.
+  for (std::string& argument : router.spec.arguments) {
+    if (argument != "--port=0" && argument != "--admin-port=0" && argument != "--http-port=0") {
+      continue;
+    }
+    BATON_ASSIGN_OR_RETURN(ReservedPort port, ReservedPort::Reserve());
+    argument.pop_back();
+    absl::StrAppend(&argument, port.port());
+    router.ports.push_back(std::move(port));
+  }
+  return router;
 }
 
 bool AnswersReady(const std::string& admin_address) {
@@ -143,10 +147,11 @@ std::string ServeReadyLine(const std::string& grpc, const std::vector<ReadyLine>
 // success, and when a signal came first. The router comes first: what it finds wrong with settings,
 // files and ports is then told before any worker loads the model, and it has its port and its log
 // from there on.
-std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const ServeFlags& flags,
-                             const std::vector<PlannedWorker>& workers, bool* ready) {
+std::optional<Fatal> StartUp(Supervisor* supervisor, const ServeFlags& flags,
+                             const PlannedRouter& router, const std::vector<PlannedWorker>& workers,
+                             bool* ready) {
   constexpr auto kRouterReadyTimeout = std::chrono::seconds(60);
-  if (auto failure = supervisor->StartAll({RouterSpec(set, flags, workers)})) return failure;
+  if (auto failure = supervisor->StartAll({router.spec})) return failure;
   if (supervisor->stop_requested()) return std::nullopt;
   std::vector<ServiceSpec> specs;
   for (const PlannedWorker& worker : workers) specs.push_back(worker.spec);
@@ -156,7 +161,6 @@ std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const S
       [&] { return *ready = AnswersReady(supervisor->ready_lines().front().admin); },
       base::SteadyClock().Now() + kRouterReadyTimeout);
   if (*ready) {
-    // The router's own line says where it listens, which a restart of it needs.
     const std::vector<ReadyLine> services = supervisor->ready_lines();
     const std::string& grpc = Advertised(flags.router.server, services.front().grpc);
     Print(ServeReadyLine(grpc, services, supervisor->pids()));
@@ -199,6 +203,11 @@ int ServeCommand(const Invocation& call) {
     return ReportFatal(set.program(),
                        FatalOf(workers.status(), ExitCode::kResources, "cannot start the workers"));
   }
+  const auto router = PlanRouter(set, flags, *workers);
+  if (!router.ok()) {
+    return ReportFatal(set.program(),
+                       FatalOf(router.status(), ExitCode::kResources, "cannot start the router"));
+  }
   if (const absl::Status tls = CheckCertificate(server.tls, flags.roles.elastic, *workers);
       !tls.ok()) {
     return ReportFatal(set.program(), FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS"));
@@ -208,7 +217,7 @@ int ServeCommand(const Invocation& call) {
                          .drain_timeout = server.drain_timeout},
                         &clock);
   bool ready = false;
-  const auto failure = StartUp(&supervisor, set, flags, *workers, &ready);
+  const auto failure = StartUp(&supervisor, flags, *router, *workers, &ready);
   if (!ready) {
     // Nobody was told of this service, and what a client sent it nevertheless cannot be answered.
     constexpr auto kFailedStartDrain = std::chrono::seconds(2);

@@ -2,12 +2,17 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "common/base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/bind_alone.h"
 #include "tests/fakes/scratch_folder.h"
 #include "tools/serve/child_process.h"
 #include "tools/serve/line_reader.h"
@@ -43,10 +48,10 @@ class ServeCommandTest : public ::testing::Test {
     while (!done() && clock_.Now() < deadline) {
       pollfd fds[] = {{serve_->out(), POLLIN, 0}, {serve_->err(), POLLIN, 0}};
       poll(fds, 2, 20);
+      if (!exit_) exit_ = serve_->Reap();  // before what it wrote last is read
       bool out_end = false, err_end = false;
       for (const auto& line : out_reader_.Read(serve_->out(), &out_end)) out_ += line + "\n";
       for (const auto& line : err_reader_.Read(serve_->err(), &err_end)) err_ += line + "\n";
-      if (!exit_) exit_ = serve_->Reap();
     }
   }
   nlohmann::json WaitReady() {
@@ -58,12 +63,27 @@ class ServeCommandTest : public ::testing::Test {
     return exit_.value_or(-1);
   }
 
+  int Count(const std::string& text) const {
+    int found = 0;
+    for (size_t at = err_.find(text); at != std::string::npos; at = err_.find(text, at + 1)) {
+      ++found;
+    }
+    return found;
+  }
+  // Of the first life.
+  pid_t PidOf(const std::string& name) const {
+    const size_t line = err_.find(name + " is ready");
+    const size_t pid = err_.find("pid ", line);
+    return pid == std::string::npos ? 0 : std::atoi(err_.c_str() + pid + 4);
+  }
+
   const ScratchFolder folder_;
   const base::SteadyClock clock_;
   std::optional<ChildProcess> serve_;
   LineReader out_reader_, err_reader_;
   std::string out_, err_;
   std::optional<int> exit_;
+  std::map<std::string, std::vector<int>> ports_of_;
 };
 
 TEST_F(ServeCommandTest, StartsEverythingAndPrintsOneReadyLine) {
@@ -109,25 +129,40 @@ TEST_F(ServeCommandTest, UnifiedModeHasDecodeWorkersOnly) {
   EXPECT_THAT(err_, Not(HasSubstr("--prefill-workers")));
 }
 
-TEST_F(ServeCommandTest, ADeadWorkerComesBackAtItsAddress) {
-  Start({"m", "--admin-port", "0"});
+TEST_F(ServeCommandTest, WhatDiesComesBackAtItsPortsWhichNobodyGetsMeanwhile) {
+  Start({"m", "--admin-port", "0", "--port", "0"});
   const auto ready = WaitReady();
   ASSERT_TRUE(ready.is_object()) << err_;
-  const std::string grpc = ready["workers"][1]["grpc"];
-  const std::string admin = ready["workers"][1]["admin"];
-  kill(ready["workers"][1]["pid"].get<pid_t>(), SIGKILL);
-  const auto count = [&] {
-    size_t found = 0;
-    for (size_t at = err_.find("decode-0 is ready"); at != std::string::npos;
-         at = err_.find("decode-0 is ready", at + 1)) {
-      ++found;
+  for (const std::string name : {"decode-0", "router"}) {
+    const size_t begin = err_.find("[" + name + "] baton-");
+    ASSERT_NE(begin, std::string::npos) << err_;
+    const std::string line = err_.substr(begin, err_.find('\n', begin) - begin);
+    for (const char* flag : {"--port=", "--admin-port=", "--http-port="}) {
+      // Of a flag that is given twice the last one counts.
+      const size_t at = line.rfind(flag);
+      if (at == std::string::npos) continue;
+      const int port = std::atoi(line.c_str() + at + std::strlen(flag));
+      EXPECT_NE(port, 0) << line;
+      ports_of_[name].push_back(port);
     }
-    return found;
-  };
-  ReadUntil([&] { return count() == 2; });
-  EXPECT_EQ(count(), 2u) << err_;
-  const std::string again = err_.substr(err_.rfind("decode-0 is ready"));
-  EXPECT_THAT(again, HasSubstr("gRPC " + grpc + ", admin " + admin));
+  }
+  EXPECT_EQ(ports_of_["decode-0"].size(), 2u) << err_;
+  EXPECT_EQ(ports_of_["router"].size(), 3u) << err_;
+  kill(ready["workers"][1]["pid"].get<pid_t>(), SIGKILL);
+  const pid_t router = PidOf("router");
+  ASSERT_GT(router, 0) << err_;
+  kill(router, SIGKILL);
+  for (const auto& [name, ports] : ports_of_) {
+    ReadUntil([&] { return Count(name + " ended with") == 1; });
+    for (const int port : ports) EXPECT_EQ(BindAlone(INADDR_LOOPBACK, port), EADDRINUSE) << port;
+  }
+  for (const auto& [name, ports] : ports_of_) {
+    ReadUntil([&] { return Count(name + " is ready") == 2; });
+    ASSERT_EQ(Count(name + " is ready"), 2) << err_;
+    const size_t first = err_.find(name + " is ready"), last = err_.rfind(name + " is ready");
+    const auto addresses = [&](size_t at) { return err_.substr(at, err_.find(", pid", at) - at); };
+    EXPECT_EQ(addresses(first), addresses(last));
+  }
   serve_->Signal(SIGTERM);
   EXPECT_EQ(WaitExit(), 0);
 }

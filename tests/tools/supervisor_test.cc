@@ -29,12 +29,8 @@ class SupervisorTest : public ::testing::Test {
                     &clock_) {}
 
   static ServiceSpec Shell(const std::string& script) {
-    return {.role = "decode",
-            .name = "decode-0",
-            .program = "/bin/sh",
-            .arguments = [script](const std::optional<ReadyLine>& before) {
-              return std::vector<std::string>{"-c", script, "sh", before ? before->grpc : "none"};
-            }};
+    return {
+        .role = "decode", .name = "decode-0", .program = "/bin/sh", .arguments = {"-c", script}};
   }
   void Drain() { supervisor_.Drain({"decode"}); }
   base::Instant Soon() const { return clock_.Now() + seconds(30); }
@@ -94,12 +90,8 @@ TEST_F(SupervisorTest, AMissingBinarySaysWhereToLook) {
   EXPECT_THAT(failure->next, HasSubstr("BATON_BIN_DIR"));
 }
 
-TEST_F(SupervisorTest, RestartsWhatDiesWhereItWas) {
-  const ScratchFolder folder;
-  const std::string file = folder / "lives";
-  const auto failure =
-      supervisor_.StartAll({Shell("echo $1 >> " + file + "; " + kReady + "exec sleep 100")});
-  ASSERT_FALSE(failure.has_value());
+TEST_F(SupervisorTest, RestartsWhatDies) {
+  ASSERT_FALSE(supervisor_.StartAll({Shell(std::string(kReady) + "exec sleep 100")}).has_value());
   const pid_t first = supervisor_.pids()[0];
   kill(first, SIGKILL);
   supervisor_.RunUntil(
@@ -108,12 +100,22 @@ TEST_F(SupervisorTest, RestartsWhatDiesWhereItWas) {
   EXPECT_NE(supervisor_.pids()[0], first);
   EXPECT_GT(supervisor_.pids()[0], 0);
   Drain();
-  std::ifstream lives(file);
-  std::string one, two;
-  std::getline(lives, one);
-  std::getline(lives, two);
-  EXPECT_EQ(one, "none");
-  EXPECT_EQ(two, "h:1");
+}
+
+TEST_F(SupervisorTest, SaysWhatToDoForAServiceWhosePortIsTaken) {
+  const ScratchFolder folder;
+  const std::string once = "mkdir " + (folder / "once") + " 2>/dev/null || exit 5; ";
+  ASSERT_FALSE(supervisor_.StartAll({Shell(once + kReady + "exec sleep 100")}).has_value());
+  kill(supervisor_.pids()[0], SIGKILL);
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  int polls = 0;
+  supervisor_.RunUntil([&] { return ++polls > 20 && supervisor_.pids()[0] < 0; }, Soon());
+  Drain();
+  const std::string log =
+      ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("decode-0 ended with exit code 5; it starts again in"));
+  EXPECT_THAT(log, HasSubstr("`ss -ltnp` shows who has the port"));
 }
 
 TEST_F(SupervisorTest, BacksOffWhileAServiceKeepsDying) {
@@ -121,8 +123,8 @@ TEST_F(SupervisorTest, BacksOffWhileAServiceKeepsDying) {
   const std::string file = folder / "deaths";
   // The first life waits to be killed; all later ones get ready and die at once.
   ASSERT_FALSE(supervisor_
-                   .StartAll({Shell("echo x >> " + file + "; " + kReady +
-                                    "if [ $1 = none ]; then exec sleep 100; fi")})
+                   .StartAll({Shell("echo x >> " + file + "; " + kReady + "if mkdir " +
+                                    (folder / "first") + "; then exec sleep 100; fi")})
                    .has_value());
   kill(supervisor_.pids()[0], SIGKILL);
   const base::Instant begin = clock_.Now();

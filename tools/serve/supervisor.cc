@@ -47,6 +47,14 @@ std::string ExitText(int code) {
   return text + ")";
 }
 
+// What whoever runs the service can do for one that does not come back. Its own log line names its
+// own flags, which are not theirs.
+std::string Remedy(int code) {
+  if (code != ToInt(ExitCode::kPortInUse)) return "";
+  return "; `ss -ltnp` shows who has the port of its line above: end that process, or start "
+         "baton serve anew";
+}
+
 bool IsOneOf(const std::vector<std::string>& roles, const std::string& role) {
   return std::find(roles.begin(), roles.end(), role) != roles.end();
 }
@@ -57,9 +65,8 @@ struct Supervisor::Service {
   ServiceSpec spec;
   std::optional<ChildProcess> process;
   LineReader out_reader, err_reader;
-  std::optional<ReadyLine> ready;    // of this life
-  std::optional<ReadyLine> address;  // of the first life that got ready
-  std::optional<int> exit_code;      // of the last life, while there is no process
+  std::optional<ReadyLine> ready;  // of this life
+  std::optional<int> exit_code;    // of the last life, while there is no process
   base::Instant started_at{}, restart_at = base::kNever;
   base::Duration backoff{};
   int lives = 0;
@@ -92,7 +99,7 @@ absl::Status Supervisor::Launch(Service* service) {
   BATON_ASSIGN_OR_RETURN(
       service->process,
       ChildProcess::Start({.program = service->spec.program,
-                           .arguments = service->spec.arguments(service->address),
+                           .arguments = service->spec.arguments,
                            .environment = ChildEnvironment(first, service->spec.environment)}));
   return absl::OkStatus();
 }
@@ -199,7 +206,6 @@ void Supervisor::ReadOutput(Service* service) {
       continue;
     }
     service->ready = ready;
-    if (!service->address) service->address = ready;
     spdlog::info("{} {}: gRPC {}, admin {}, pid {}", service->spec.name,
                  ready->ready ? "is ready" : "listens", ready->grpc, ready->admin,
                  service->process->pid());
@@ -230,8 +236,8 @@ void Supervisor::Reap(Service* service) {
   const base::Instant now = clock_->Now();
   if (now - service->started_at >= kStableAfter) service->backoff = options_.first_backoff;
   service->restart_at = now + service->backoff;
-  spdlog::warn("{} ended with {}; it starts again in {:.1f} s", service->spec.name, ExitText(*code),
-               base::Seconds(service->backoff));
+  spdlog::warn("{} ended with {}; it starts again in {:.1f} s{}", service->spec.name,
+               ExitText(*code), base::Seconds(service->backoff), Remedy(*code));
   service->backoff = std::min(2 * service->backoff, options_.max_backoff);
 }
 

@@ -19,8 +19,7 @@ struct ServiceSpec {
   std::string role;  // router, prefill or decode
   std::string name;  // "decode-0", in front of its log lines
   std::string program;
-  // The command line; `before` is where its earlier life was reached, so that it comes back there.
-  std::function<std::vector<std::string>(const std::optional<ReadyLine>& before)> arguments;
+  std::vector<std::string> arguments;  // the same in every life, so that it comes back where it was
   std::vector<std::string> environment = {};  // NAME=value, before what this process has
 };
 
