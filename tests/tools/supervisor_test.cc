@@ -15,6 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kReady[] =
     R"(echo '{"ready":true,"role":"decode","pid":1,"grpc":"h:1","admin":"h:2"}'; )";
@@ -32,6 +33,13 @@ class SupervisorTest : public ::testing::Test {
     return {
         .role = "decode", .name = "decode-0", .program = "/bin/sh", .arguments = {"-c", script}};
   }
+  // What is logged by this process and its services while `act` runs.
+  static std::string LogOf(const std::function<void()>& act) {
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    act();
+    return ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
+  }
   void Drain() { supervisor_.Drain({"decode"}); }
   base::Instant Soon() const { return clock_.Now() + seconds(30); }
 
@@ -40,13 +48,13 @@ class SupervisorTest : public ::testing::Test {
 };
 
 TEST_F(SupervisorTest, WaitsForReadyLinesAndForwardsLogs) {
-  ::testing::internal::CaptureStderr();
-  const auto failure = supervisor_.StartAll(
-      {Shell(std::string("echo starting >&2; echo noise; ") + kReady + "exec sleep 100"),
-       Shell(std::string(kReady) + "exec sleep 100")});
-  Drain();
-  const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_FALSE(failure.has_value());
+  const std::string log = LogOf([&] {
+    const auto failure = supervisor_.StartAll(
+        {Shell(std::string("echo starting >&2; echo noise; ") + kReady + "exec sleep 100"),
+         Shell(std::string(kReady) + "exec sleep 100")});
+    EXPECT_FALSE(failure.has_value());
+    Drain();
+  });
   EXPECT_THAT(log, HasSubstr("[decode-0] starting\n"));
 }
 
@@ -107,13 +115,11 @@ TEST_F(SupervisorTest, SaysWhatToDoForAServiceWhosePortIsTaken) {
   const std::string once = "mkdir " + (folder / "once") + " 2>/dev/null || exit 5; ";
   ASSERT_FALSE(supervisor_.StartAll({Shell(once + kReady + "exec sleep 100")}).has_value());
   kill(supervisor_.pids()[0], SIGKILL);
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  int polls = 0;
-  supervisor_.RunUntil([&] { return ++polls > 20 && supervisor_.pids()[0] < 0; }, Soon());
-  Drain();
-  const std::string log =
-      ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
+  const std::string log = LogOf([&] {
+    int polls = 0;
+    supervisor_.RunUntil([&] { return ++polls > 20 && supervisor_.pids()[0] < 0; }, Soon());
+    Drain();
+  });
   EXPECT_THAT(log, HasSubstr("decode-0 ended with exit code 5; it starts again in"));
   EXPECT_THAT(log, HasSubstr("`ss -ltnp` shows who has the port"));
 }
@@ -123,8 +129,9 @@ TEST_F(SupervisorTest, BacksOffWhileAServiceKeepsDying) {
   const std::string file = folder / "deaths";
   // The first life waits to be killed; all later ones get ready and die at once.
   ASSERT_FALSE(supervisor_
-                   .StartAll({Shell("echo x >> " + file + "; " + kReady + "if mkdir " +
-                                    (folder / "first") + "; then exec sleep 100; fi")})
+                   .StartAll({Shell("echo x >> " + file + "; mkdir " + (folder / "once") +
+                                    " 2>/dev/null && first=1; " + kReady +
+                                    "if [ $first ]; then exec sleep 100; fi")})
                    .has_value());
   kill(supervisor_.pids()[0], SIGKILL);
   const base::Instant begin = clock_.Now();
@@ -145,10 +152,48 @@ TEST_F(SupervisorTest, DrainSendsSigtermAndWaits) {
                    .StartAll({Shell("trap 'echo bye >&2; exit 0' TERM; " + std::string(kReady) +
                                     "while :; do sleep 0.01; done")})
                    .has_value());
-  ::testing::internal::CaptureStderr();
-  Drain();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("[decode-0] bye"));
+  EXPECT_THAT(LogOf([&] { Drain(); }), HasSubstr("[decode-0] bye"));
   EXPECT_EQ(supervisor_.pids()[0], -1);
+}
+
+TEST_F(SupervisorTest, TellsOfAServiceThatDoesNotEndAsItWasTold) {
+  ASSERT_FALSE(supervisor_
+                   .StartAll({Shell("trap 'exit 9' TERM; " + std::string(kReady) +
+                                    "while :; do sleep 0.01; done")})
+                   .has_value());
+  EXPECT_THAT(LogOf([&] { Drain(); }), HasSubstr("decode-0 ended with exit code 9"));
+}
+
+TEST_F(SupervisorTest, SaysNothingOfAServiceThatEndsAsItWasTold) {
+  ASSERT_FALSE(supervisor_.StartAll({Shell(std::string(kReady) + "exec sleep 100")}).has_value());
+  EXPECT_THAT(LogOf([&] { Drain(); }), Not(HasSubstr("ended with")));
+}
+
+TEST_F(SupervisorTest, TellsOfAServiceThatEndsBeforeAllHaveStarted) {
+  EXPECT_THAT(LogOf([&] { EXPECT_TRUE(supervisor_.StartAll({Shell("exit 3")}).has_value()); }),
+              HasSubstr("decode-0 ended with exit code 3"));
+}
+
+// Answers that a router lets go on need workers.
+TEST_F(SupervisorTest, WhatDoesNotDrainComesBackMeanwhile) {
+  const ScratchFolder folder;
+  const std::string once = folder / "once", back = folder / "back";
+  ServiceSpec router =
+      Shell("trap 'while [ ! -e " + back + " ]; do sleep 0.01; done; exit 0' TERM; " + kReady +
+            "while :; do sleep 0.01; done");
+  router.role = "router";
+  router.name = "router";
+  const ServiceSpec worker =
+      Shell("mkdir " + once + " 2>/dev/null || touch " + back + "; " + kReady + "exec sleep 100");
+  ASSERT_FALSE(supervisor_.StartAll({router, worker}).has_value());
+  kill(supervisor_.pids()[1], SIGKILL);
+  const std::string log = LogOf([&] { supervisor_.Drain({"router"}); });
+  EXPECT_THAT(log, HasSubstr("decode-0 ended with exit code 137 (signal 9, Killed); it starts"));
+  EXPECT_THAT(log, Not(HasSubstr("router is killed")));
+  EXPECT_EQ(supervisor_.pids()[0], -1);
+  EXPECT_GT(supervisor_.pids()[1], 0);
+  Drain();
+  EXPECT_EQ(supervisor_.pids()[1], -1);
 }
 
 // It may be stuck where it heeds no signal, as in a driver that does not come up.
@@ -198,11 +243,9 @@ class SecondSignalTest : public SupervisorTest {
     second_.RunUntil([] { return false; }, ahead_.Now() + seconds(30));
     ahead_.Advance(apart);
     raise(SIGINT);
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    second_.Drain({"decode"});
+    const std::string log = LogOf([&] { second_.Drain({"decode"}); });
     EXPECT_EQ(second_.pids()[0], -1);
-    return ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
+    return log;
   }
 
   ClockAhead ahead_;
@@ -218,7 +261,7 @@ TEST_F(SecondSignalTest, KillsAtOnce) {
 
 TEST_F(SecondSignalTest, InTheSameMomentIsTheFirstOnceMore) {
   EXPECT_THAT(DrainWithTwoSignals("sleep 0.2; exit 0", base::Duration::zero()),
-              ::testing::Not(HasSubstr("is killed")));
+              Not(HasSubstr("is killed")));
 }
 
 }  // namespace

@@ -70,6 +70,16 @@ struct Supervisor::Service {
   base::Instant started_at{}, restart_at = base::kNever;
   base::Duration backoff{};
   int lives = 0;
+  bool draining = false;  // so it is not to come back
+  int sent = 0;           // the last signal that this life got from us
+
+  void Signal(int signal) {
+    sent = signal;
+    process->Signal(signal);
+  }
+  bool EndedAsTold() const {
+    return sent != 0 && (*exit_code == ToInt(ExitCode::kOk) || *exit_code == kSignals + sent);
+  }
 };
 
 Supervisor::Supervisor(SupervisorOptions options, const base::Clock* clock)
@@ -91,6 +101,7 @@ absl::Status Supervisor::Launch(Service* service) {
   service->restart_at = base::kNever;
   service->ready.reset();
   service->exit_code.reset();
+  service->sent = 0;
   service->out_reader = LineReader();
   service->err_reader = LineReader();
   service->started_at = clock_->Now();
@@ -105,7 +116,7 @@ absl::Status Supervisor::Launch(Service* service) {
 }
 
 std::optional<Fatal> Supervisor::StartAll(const std::vector<ServiceSpec>& specs) {
-  restart_ = false;
+  started_ = false;
   const size_t first = services_.size();
   for (const ServiceSpec& spec : specs) {
     services_.push_back(std::make_unique<Service>());
@@ -134,7 +145,7 @@ std::optional<Fatal> Supervisor::StartAll(const std::vector<ServiceSpec>& specs)
         .why = "no ready line within " + absl::StrCat(base::Seconds(options_.start_timeout)) + " s",
         .next = "its log lines above"};
   }
-  restart_ = true;
+  started_ = true;
   return std::nullopt;
 }
 
@@ -183,7 +194,7 @@ void Supervisor::Poll(base::Duration at_most) {
     if (fds[2 * i + 2].revents != 0) ReadLog(service);
     Reap(service);
   }
-  if (restart_) RestartDue();
+  if (started_) RestartDue();
 }
 
 void Supervisor::ReadSignals() {
@@ -232,18 +243,27 @@ void Supervisor::Reap(Service* service) {
   service->process.reset();
   service->ready.reset();
   service->exit_code = code;
-  if (!restart_) return;
+  TellOfEnd(service);
+}
+
+// And has it come back, if it is to.
+void Supervisor::TellOfEnd(Service* service) {
+  const std::string end = service->spec.name + " ended with " + ExitText(*service->exit_code);
+  if (!started_ || service->draining) {
+    if (!service->EndedAsTold()) spdlog::warn("{}", end);
+    return;
+  }
   const base::Instant now = clock_->Now();
   if (now - service->started_at >= kStableAfter) service->backoff = options_.first_backoff;
   service->restart_at = now + service->backoff;
-  spdlog::warn("{} ended with {}; it starts again in {:.1f} s{}", service->spec.name,
-               ExitText(*code), base::Seconds(service->backoff), Remedy(*code));
+  spdlog::warn("{}; it starts again in {:.1f} s{}", end, base::Seconds(service->backoff),
+               Remedy(*service->exit_code));
   service->backoff = std::min(2 * service->backoff, options_.max_backoff);
 }
 
 void Supervisor::RestartDue() {
   for (const auto& service : services_) {
-    if (service->process || clock_->Now() < service->restart_at) continue;
+    if (service->process || service->draining || clock_->Now() < service->restart_at) continue;
     const absl::Status status = Launch(service.get());
     if (status.ok()) continue;
     spdlog::error("cannot start {}: {}", service->spec.name, status.ToString());
@@ -253,15 +273,17 @@ void Supervisor::RestartDue() {
 
 void Supervisor::Drain(const std::vector<std::string>& roles,
                        std::optional<base::Duration> at_most) {
-  restart_ = false;
   const int stops_before = std::max(stops_, 1);
+  for (const auto& service : services_) {
+    if (IsOneOf(roles, service->spec.role)) service->draining = true;
+  }
   const auto each = [&](const std::function<void(Service*)>& act) {
     for (const auto& service : services_) {
-      if (service->process && IsOneOf(roles, service->spec.role)) act(service.get());
+      if (service->process && service->draining) act(service.get());
     }
   };
   // What is not ready has nobody to let go on, and may be stuck in its start.
-  each([](Service* service) { service->process->Signal(service->ready ? SIGTERM : SIGKILL); });
+  each([](Service* service) { service->Signal(service->ready ? SIGTERM : SIGKILL); });
   const base::Instant deadline =
       clock_->Now() + at_most.value_or(options_.drain_timeout + kKillGrace);
   const auto alive = [&] {
@@ -274,7 +296,7 @@ void Supervisor::Drain(const std::vector<std::string>& roles,
   const char* const why = stops_ > stops_before ? "a second signal came" : "it did not end in time";
   each([why](Service* service) {
     spdlog::warn("{} is killed: {}", service->spec.name, why);
-    service->process->Signal(SIGKILL);
+    service->Signal(SIGKILL);
   });
   while (alive() > 0) Poll(kPollStep);
 }

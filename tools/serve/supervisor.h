@@ -51,7 +51,8 @@ class Supervisor final {
 
   // Sends SIGTERM to the services of `roles` and waits until they have ended. After the drain
   // timeout and a grace they get SIGKILL, as they do at once when we are signalled a second time,
-  // or when they were not ready yet.
+  // or when they were not ready yet. Services of other roles are restarted meanwhile, as those that
+  // drain may need them.
   // `at_most` is in the place of the drain timeout and the grace, where it is given.
   void Drain(const std::vector<std::string>& roles,
              std::optional<base::Duration> at_most = std::nullopt);
@@ -71,6 +72,7 @@ class Supervisor final {
   void ReadOutput(Service* service);
   void ReadLog(Service* service);
   void Reap(Service* service);
+  void TellOfEnd(Service* service);
   void RestartDue();
   std::optional<Fatal> StartFailure() const;
   std::string NotReady() const;  // names
@@ -80,7 +82,7 @@ class Supervisor final {
   UniqueFd signals_;
   int stops_ = 0;  // SIGTERM or SIGINT so far, those in quick succession counted once
   base::Instant last_stop_at_{};
-  bool restart_ = false;
+  bool started_ = false;  // so what ends is restarted
   std::vector<std::unique_ptr<Service>> services_;
 };
 
