@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
@@ -16,6 +18,7 @@
 #include "tools/serve/binary_folder.h"
 #include "tools/serve/default_load_cache.h"
 #include "tools/serve/gpu_deal.h"
+#include "tools/serve/log_output.h"
 #include "tools/serve/reserved_port.h"
 #include "tools/serve/serve_flags.h"
 #include "tools/serve/supervisor.h"
@@ -185,6 +188,12 @@ absl::Status CheckCertificate(const TlsFlags& flags, bool elastic,
   return CheckOwnAuthority(tls);
 }
 
+// As ReportFatal, behind what else is to be written there.
+int Report(const FlagSet& set, const Fatal& fatal, LogOutput* log) {
+  log->Add(FatalLine(set.program(), fatal) + "\n");
+  return ToInt(fatal.code);
+}
+
 }  // namespace
 
 int ServeCommand(const Invocation& call) {
@@ -194,35 +203,36 @@ int ServeCommand(const Invocation& call) {
   BindServe(&set, &flags);
   if (const auto exit = call.Read(&set)) return *exit;
   const ServerFlags& server = flags.router.server;
-  const absl::Status logging = base::InitLog(server.log_format, server.log_level);
-  BATON_CHECK(logging.ok()) << logging;
-  // Whoever reads the logs may leave; the service goes on.
+  // Whoever reads the logs may leave, or read no more; the service goes on.
   std::signal(SIGPIPE, SIG_IGN);
+  LogOutput log(STDERR_FILENO);
+  const absl::Status logging = base::InitLog(server.log_format, server.log_level, log.Sink());
+  BATON_CHECK(logging.ok()) << logging;
   const auto workers = PlanWorkers(set, flags);
   if (!workers.ok()) {
-    return ReportFatal(set.program(),
-                       FatalOf(workers.status(), ExitCode::kResources, "cannot start the workers"));
+    return Report(set, FatalOf(workers.status(), ExitCode::kResources, "cannot start the workers"),
+                  &log);
   }
   const auto router = PlanRouter(set, flags, *workers);
   if (!router.ok()) {
-    return ReportFatal(set.program(),
-                       FatalOf(router.status(), ExitCode::kResources, "cannot start the router"));
+    return Report(set, FatalOf(router.status(), ExitCode::kResources, "cannot start the router"),
+                  &log);
   }
   if (const absl::Status tls = CheckCertificate(server.tls, flags.roles.elastic, *workers);
       !tls.ok()) {
-    return ReportFatal(set.program(), FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS"));
+    return Report(set, FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS"), &log);
   }
   const base::SteadyClock clock;
   Supervisor supervisor({.prefix_logs = server.log_format == base::LogFormat::kText,
                          .drain_timeout = server.drain_timeout},
-                        &clock);
+                        &clock, &log);
   bool ready = false;
   const auto failure = StartUp(&supervisor, flags, *router, *workers, &ready);
   if (!ready) {
     // Nobody was told of this service, and what a client sent it nevertheless cannot be answered.
     constexpr auto kFailedStartDrain = std::chrono::seconds(2);
     supervisor.Drain({"router", "prefill", "decode"}, kFailedStartDrain);
-    return failure ? ReportFatal(set.program(), *failure) : ToInt(ExitCode::kOk);
+    return failure ? Report(set, *failure, &log) : ToInt(ExitCode::kOk);
   }
   supervisor.RunUntil([] { return false; }, base::kNever);
   spdlog::info("stopping: the router first, then the workers");

@@ -42,14 +42,15 @@ class ProgramName final : public spdlog::custom_flag_formatter {
 
 }  // namespace
 
-absl::Status InitLog(LogFormat format, std::string_view level) {
+absl::Status InitLog(LogFormat format, std::string_view level, spdlog::sink_ptr sink) {
   const auto parsed = spdlog::level::from_str(std::string(level));
   if (parsed == spdlog::level::off && level != "off") {
     return absl::InvalidArgumentError("--log-level is '" + std::string(level) +
                                       "'; expected trace, debug, info, warn, error or off");
   }
   spdlog::drop("baton");  // of an earlier call; spdlog throws when a name is taken
-  auto logger = spdlog::stderr_color_mt("baton");
+  auto logger = sink == nullptr ? spdlog::stderr_color_mt("baton")
+                                : std::make_shared<spdlog::logger>("baton", std::move(sink));
   if (format == LogFormat::kJson) {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
     formatter->add_flag<JsonMessage>('*').add_flag<ProgramName>('N').set_pattern(

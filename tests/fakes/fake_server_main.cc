@@ -1,7 +1,7 @@
 // Stands for baton-router, baton-prefill and baton-decode in tests of `baton serve`, by the name it
 // is called with. Serves /readyz, prints a ready line, writes its command line to stderr and ends
 // with 0 on SIGTERM. A model directory named "broken" makes it exit 3, one named "full" makes the
-// router exit 4.
+// router exit 4, and one named "loud" makes it log 3 MiB before it is ready.
 #include <signal.h>
 #include <unistd.h>
 
@@ -30,6 +30,9 @@ int main(int argc, char** argv) {
     if (argument.starts_with("--admin-port=")) admin_port = std::stoi(argument.substr(13));
   }
   std::fprintf(stderr, "%s\n", line.c_str());
+  if (line.find(" loud ") != std::string::npos) {
+    for (int i = 0; i < 3 << 10; ++i) std::fprintf(stderr, "%s\n", std::string(1023, 'x').c_str());
+  }
   const auto admin = baton::AdminServer::Start({.port = admin_port,
                                                 .metrics = [] { return std::string(); },
                                                 .ready = [] { return absl::OkStatus(); },

@@ -42,15 +42,16 @@ class ServeCommandTest : public ::testing::Test {
     serve_.emplace(*std::move(child));
   }
 
-  // Reads both outputs until `done` or 60 s.
+  // Reads both outputs, or all but the log, until `done` or 60 s.
   void ReadUntil(const std::function<bool()>& done) {
     const auto deadline = clock_.Now() + std::chrono::seconds(60);
     while (!done() && clock_.Now() < deadline) {
-      pollfd fds[] = {{serve_->out(), POLLIN, 0}, {serve_->err(), POLLIN, 0}};
+      pollfd fds[] = {{serve_->out(), POLLIN, 0}, {reads_log_ ? serve_->err() : -1, POLLIN, 0}};
       poll(fds, 2, 20);
       if (!exit_) exit_ = serve_->Reap();  // before what it wrote last is read
       bool out_end = false, err_end = false;
       for (const auto& line : out_reader_.Read(serve_->out(), &out_end)) out_ += line + "\n";
+      if (!reads_log_) continue;
       for (const auto& line : err_reader_.Read(serve_->err(), &err_end)) err_ += line + "\n";
     }
   }
@@ -84,6 +85,7 @@ class ServeCommandTest : public ::testing::Test {
   std::string out_, err_;
   std::optional<int> exit_;
   std::map<std::string, std::vector<int>> ports_of_;
+  bool reads_log_ = true;
 };
 
 TEST_F(ServeCommandTest, StartsEverythingAndPrintsOneReadyLine) {
@@ -165,6 +167,26 @@ TEST_F(ServeCommandTest, WhatDiesComesBackAtItsPortsWhichNobodyGetsMeanwhile) {
   }
   serve_->Signal(SIGTERM);
   EXPECT_EQ(WaitExit(), 0);
+}
+
+TEST_F(ServeCommandTest, StartsAndEndsThoughNobodyReadsItsLog) {
+  reads_log_ = false;
+  Start({"loud", "--admin-port", "0", "--port", "0"});
+  ASSERT_TRUE(WaitReady().is_object());
+  serve_->Signal(SIGTERM);
+  EXPECT_EQ(WaitExit(), 0);
+}
+
+TEST_F(ServeCommandTest, TellsHowMuchOfTheLogIsMissingWhenItIsReadAgain) {
+  reads_log_ = false;
+  Start({"loud", "--admin-port", "0", "--port", "0"});
+  ASSERT_TRUE(WaitReady().is_object());
+  reads_log_ = true;
+  ReadUntil([&] { return Count("lines of the log are missing here") == 1; });
+  EXPECT_EQ(Count("lines of the log are missing here"), 1);
+  serve_->Signal(SIGTERM);
+  EXPECT_EQ(WaitExit(), 0);
+  EXPECT_THAT(err_, HasSubstr("stopping: the router first"));
 }
 
 TEST_F(ServeCommandTest, AWorkerThatCannotLoadTheModelDecidesTheExitCode) {

@@ -27,23 +27,25 @@ class SupervisorTest : public ::testing::Test {
                      .start_timeout = seconds(60),
                      .first_backoff = milliseconds(20),
                      .max_backoff = milliseconds(40)},
-                    &clock_) {}
+                    &clock_, &log_) {}
 
   static ServiceSpec Shell(const std::string& script) {
     return {
         .role = "decode", .name = "decode-0", .program = "/bin/sh", .arguments = {"-c", script}};
   }
   // What is logged by this process and its services while `act` runs.
-  static std::string LogOf(const std::function<void()>& act) {
+  std::string LogOf(const std::function<void()>& act) {
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
     act();
+    EXPECT_TRUE(log_.Flush(seconds(30)));
     return ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
   }
   void Drain() { supervisor_.Drain({"decode"}); }
   base::Instant Soon() const { return clock_.Now() + seconds(30); }
 
   const base::SteadyClock clock_;
+  LogOutput log_{STDERR_FILENO};
   Supervisor supervisor_;
 };
 
@@ -81,7 +83,7 @@ TEST_F(SupervisorTest, SaysWhatAFileThatWasTruncatedDoes) {
 }
 
 TEST_F(SupervisorTest, NamesWhatDidNotGetReadyInTime) {
-  Supervisor supervisor({.start_timeout = base::Duration::zero()}, &clock_);
+  Supervisor supervisor({.start_timeout = base::Duration::zero()}, &clock_, &log_);
   ServiceSpec slow = Shell("exec sleep 100");
   slow.name = "prefill-7";
   const auto failure = supervisor.StartAll({slow});
@@ -230,7 +232,7 @@ class ClockAhead final : public base::Clock {
 
 class SecondSignalTest : public SupervisorTest {
  protected:
-  SecondSignalTest() : second_({.drain_timeout = seconds(10)}, &ahead_) {}
+  SecondSignalTest() : second_({.drain_timeout = seconds(10)}, &ahead_, &log_) {}
 
   // Starts what does `act` at a SIGTERM and drains it, with a signal of each kind to us, one
   // `apart` behind the other. Returns what is logged.

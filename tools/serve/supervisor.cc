@@ -5,7 +5,6 @@
 #include <sys/signalfd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -82,8 +81,8 @@ struct Supervisor::Service {
   }
 };
 
-Supervisor::Supervisor(SupervisorOptions options, const base::Clock* clock)
-    : options_(options), clock_(clock) {
+Supervisor::Supervisor(SupervisorOptions options, const base::Clock* clock, LogOutput* log)
+    : options_(options), clock_(clock), log_(log) {
   const sigset_t handled = HandledSignals();
   pthread_sigmask(SIG_BLOCK, &handled, nullptr);
   signals_ = UniqueFd(signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC));
@@ -187,6 +186,7 @@ void Supervisor::Poll(base::Duration at_most) {
   const auto timeout = std::chrono::duration_cast<milliseconds>(at_most).count() + 1;
   poll(fds.data(), fds.size(), static_cast<int>(timeout));
   ReadSignals();
+  TellOfGap();
   for (size_t i = 0; i < services_.size(); ++i) {
     Service* service = services_[i].get();
     if (!service->process) continue;
@@ -231,8 +231,14 @@ void Supervisor::ReadLog(Service* service) {
     if (options_.prefix_logs) text += "[" + service->spec.name + "] ";
     text += line + "\n";
   }
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  log_->Add(text);
   if (at_end) service->process->CloseErr();
+}
+
+void Supervisor::TellOfGap() {
+  const size_t lines = log_->TakeDropped();
+  if (lines == 0) return;
+  spdlog::warn("{} lines of the log are missing here: nobody read standard error", lines);
 }
 
 void Supervisor::Reap(Service* service) {

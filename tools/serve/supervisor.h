@@ -11,6 +11,7 @@
 #include "common/config/ready_line.h"
 #include "tools/serve/child_process.h"
 #include "tools/serve/line_reader.h"
+#include "tools/serve/log_output.h"
 
 namespace baton {
 
@@ -31,12 +32,14 @@ struct SupervisorOptions {
   base::Duration max_backoff = std::chrono::seconds(10);
 };
 
-// Starts programs, forwards what they log to stderr, restarts those that die, and ends them.
+// Starts programs, forwards what they log, restarts those that die, and ends them. Nobody waits for
+// whoever reads the log: neither this, which would miss signals, nor the programs.
 // Single-threaded: everything happens inside its calls, in the thread that made it. Blocks SIGTERM,
-// SIGINT and SIGCHLD of that thread; make it before any other thread.
+// SIGINT and SIGCHLD of that thread; make it before any other thread that does not block them.
 class Supervisor final {
  public:
-  Supervisor(SupervisorOptions options, const base::Clock* clock);
+  // Borrows `clock` and `log`.
+  Supervisor(SupervisorOptions options, const base::Clock* clock, LogOutput* log);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
@@ -71,6 +74,7 @@ class Supervisor final {
   void ReadSignals();
   void ReadOutput(Service* service);
   void ReadLog(Service* service);
+  void TellOfGap();
   void Reap(Service* service);
   void TellOfEnd(Service* service);
   void RestartDue();
@@ -79,6 +83,7 @@ class Supervisor final {
 
   const SupervisorOptions options_;
   const base::Clock* const clock_;
+  LogOutput* const log_;
   UniqueFd signals_;
   int stops_ = 0;  // SIGTERM or SIGINT so far, those in quick succession counted once
   base::Instant last_stop_at_{};
