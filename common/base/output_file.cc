@@ -1,6 +1,8 @@
 #include "common/base/output_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,13 +13,14 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/follow_links.h"
 #include "common/base/status.h"
 
 namespace baton {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kMostLinks = 40;  // as many as Linux follows
 
 // N of /proc/self/fd/N, whatever name this process has there.
 std::optional<int> OwnDescriptor(const std::string& path) {
@@ -51,6 +54,22 @@ int OpenBeside(const std::string& path) {
 }
 
 }  // namespace
+
+bool IsInProc(const std::filesystem::path& path) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  struct statfs info {};
+  return statfs(folder.c_str(), &info) == 0 && info.f_type == PROC_SUPER_MAGIC;
+}
+
+std::filesystem::path FollowLinks(std::filesystem::path path) {
+  std::error_code unknown;  // then it is as far as one can follow
+  for (int links = 0; links < kMostLinks && !IsInProc(path); ++links) {
+    const std::filesystem::path target = std::filesystem::read_symlink(path, unknown);
+    if (unknown) break;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return path;
+}
 
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path,
                                                                std::string_view suffix) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,6 +11,14 @@
 #include "absl/status/statusor.h"
 
 namespace baton {
+
+// The name that the links under `path` lead to, whether or not something is there. A name in /proc
+// is the end of the way (IsInProc). With links that go in circles the result is one of them.
+std::filesystem::path FollowLinks(std::filesystem::path path);
+
+// Whether `path` is a name directly in a folder of /proc, as /proc/self/fd/1 and /dev/fd/1 are.
+// What looks like a link there stands for an open file and cannot be replaced.
+bool IsInProc(const std::filesystem::path& path);
 
 // A file that takes the place of the one under a path when all of it is written, so that nobody
 // sees a part. Until then it lies beside that one, under its name and a suffix. A link stays, and

@@ -20,6 +20,8 @@ void BindClientTls(FlagSet* set, TlsFlags* tls);
 // --insecure and TLS, with the check that one of them is there beyond loopback.
 void BindExposure(FlagSet* set, ServerFlags* flags);
 void BindLifecycle(FlagSet* set, ServerFlags* flags);
+// Of the connections that others make.
+void BindConnectionAge(FlagSet* set, ServerFlags* flags);
 void BindLog(FlagSet* set, ServerFlags* flags);
 void BindTracing(FlagSet* set, ServerFlags* flags);
 void BindEngine(FlagSet* set, EngineFlags* flags);

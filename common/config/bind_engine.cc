@@ -158,6 +158,7 @@ void BindWorker(FlagSet* set, WorkerFlags* flags) {
   BindPrediction(set, &flags->prediction);
   BindHandoff(set, &flags->handoff);
   BindServer(set, &flags->server);
+  BindConnectionAge(set, &flags->server);
 }
 
 WorkerFlags DefaultPrefillFlags() {

@@ -103,6 +103,18 @@ void BindLifecycle(FlagSet* set, ServerFlags* flags) {
   set->Add(With(std::move(failpoints), "Lifecycle", "honour BATON_FAILPOINT; for tests"));
 }
 
+void BindConnectionAge(FlagSet* set, ServerFlags* flags) {
+  const std::string group = "Clients";
+  set->Add(With(
+      DurationFlag("max-connection-age", &flags->max_connection_age, std::chrono::seconds(1)),
+      group,
+      "after so long a client is told to connect anew, so that clients behind a balancer spread "
+      "again; 0 = never"));
+  set->Add(With(DurationFlag("max-connection-age-grace", &flags->max_connection_age_grace,
+                             std::chrono::seconds(1)),
+                group, "how long requests on such a connection may then go on"));
+}
+
 void BindExposure(FlagSet* set, ServerFlags* flags) {
   set->Add(With(SwitchFlag("insecure", &flags->insecure), "Network",
                 "without TLS, listen on more than loopback"));
@@ -195,20 +207,6 @@ void BindEosLog(FlagSet* set, RouterFlags* flags) {
   Flag optional = SwitchFlag("eos-log-optional", &flags->eos_log_optional);
   optional.hidden = true;
   set->Add(With(std::move(optional), eos, "start without the EOS log where it cannot be written"));
-}
-
-// Of routers alone: who calls workers are routers, which have to stay, and their streams for the
-// state of workers have no end.
-void BindConnectionAge(FlagSet* set, ServerFlags* flags) {
-  const std::string group = "Clients";
-  set->Add(With(
-      DurationFlag("max-connection-age", &flags->max_connection_age, std::chrono::seconds(1)),
-      group,
-      "after so long a client is told to connect anew, so that clients behind a balancer spread "
-      "again; 0 = never"));
-  set->Add(With(DurationFlag("max-connection-age-grace", &flags->max_connection_age_grace,
-                             std::chrono::seconds(1)),
-                group, "how long requests on such a connection may then go on"));
 }
 
 }  // namespace

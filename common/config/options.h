@@ -38,7 +38,7 @@ struct ServerFlags {
   std::string log_level = "info";
   base::Duration log_stats_interval = std::chrono::seconds(10);  // 0 = no lines about the load
   base::Duration drain_timeout = std::chrono::seconds(30);
-  base::Duration max_connection_age{};  // of a router; 0 = as long as the client likes
+  base::Duration max_connection_age{};  // 0 = as long as the client likes
   // No shorter than the longest request, which else would break.
   base::Duration max_connection_age_grace = std::chrono::seconds(600);
   bool enable_failpoints = false;  // honour BATON_FAILPOINT; for tests

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/base/follow_links.h"
+#include "common/base/output_file.h"
 #include "common/base/status.h"
 
 namespace baton {

@@ -281,7 +281,9 @@ RpcServerOptions Worker::ServerOptions() const {
   return {.host = flags_.server.host,
           .port = flags_.server.port,
           .tls = TlsOf(flags_.server.tls),
-          .insecure = flags_.server.insecure};
+          .insecure = flags_.server.insecure,
+          .max_connection_age = flags_.server.max_connection_age,
+          .max_connection_age_grace = flags_.server.max_connection_age_grace};
 }
 
 std::optional<Fatal> Worker::StartServer(base::StoppableStart* start) {

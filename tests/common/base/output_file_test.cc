@@ -12,7 +12,6 @@
 #include <string>
 
 #include "absl/cleanup/cleanup.h"
-#include "common/base/follow_links.h"
 #include "tests/fakes/scratch_folder.h"
 
 namespace baton {
