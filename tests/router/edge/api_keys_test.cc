@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -101,7 +102,7 @@ TEST_F(ApiKeyFileTest, TakesNewKeysAndKeepsTheLastGoodOnes) {
 
 TEST_F(ApiKeyFileTest, APipeIsReadOnceAndHoldsNobodyUp) {
   ASSERT_EQ(mkfifo((folder_ / "keys").c_str(), 0600), 0);
-  std::thread writer([this] { Write("red:abc\n"); });
+  std::thread writer([this] { std::ofstream(folder_ / "keys") << "red:abc\n"; });
   {
     const auto keys = Open();
     writer.join();
