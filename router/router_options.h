@@ -81,7 +81,7 @@ struct TenantRules {
 struct AttemptLimits {
   int32_t counted = 4;     // attempts that CountsAgainstRequest
   int32_t killed = 3;      // processes that died under it
-  int32_t not_finite = 2;  // workers whose logits for it were no numbers; another's will be none
+  int32_t not_finite = 2;  // attempts whose logits were no numbers; those of a third would be none
 };
 
 struct RouterOptions {

@@ -19,6 +19,11 @@ Fatal CannotServeGrpc(const absl::Status& why) {
   return FatalOf(why, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
 }
 
+Fatal CannotForesee(const absl::Status& why) {
+  return FatalOf(why, ExitCode::kUsage, "cannot foresee ends as --predictor says",
+                 "--predictor auto");
+}
+
 Fatal CannotMoveKv(const absl::Status& why) {
   return FatalOf(why, ExitCode::kUsage, "cannot move KV caches",
                  "--kv-transport grpc works everywhere");

@@ -21,5 +21,6 @@ std::optional<Fatal> CheckBeforeLoad(const WorkerFlags& flags, WorkerRole role,
 TlsOptions TlsOf(const TlsFlags& flags);
 Fatal CannotServeGrpc(const absl::Status& why);
 Fatal CannotMoveKv(const absl::Status& why);
+Fatal CannotForesee(const absl::Status& why);
 
 }  // namespace baton

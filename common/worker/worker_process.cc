@@ -51,11 +51,6 @@ WorkerFlags WithPolicyOfRole(WorkerFlags flags, WorkerRole role) {
   return flags;
 }
 
-Fatal CannotForesee(const absl::Status& status) {
-  return FatalOf(status, ExitCode::kUsage, "cannot foresee ends as --predictor says",
-                 "--predictor auto");
-}
-
 // A worker between its start and its end. Members are destroyed in the order that their threads
 // need: server, services, core (which stops the engine), engine, model.
 class Worker final {

@@ -99,8 +99,8 @@ def alerts():
             summary="What {{ $labels.instance }} computes is not always a number",
             description=f"About {NUMBER} sequences ended because their logits were not finite numbers.",
             means=(
-                "NaN or infinity came out of the model. A request is tried at a second worker, and fails if that comes"
-                " to the same end. A worker stops when 8 prompts in a row end so."
+                "NaN or infinity came out of the model. A request is tried once more, at another worker if there is one, and"
+                " fails if that comes to the same end. A worker stops when 8 prompts in a row end so."
             ),
             look=(
                 "Whether it is one instance or all: `sum by (instance) (increase(baton_sequences_not_finite_total[1h]))`;"
