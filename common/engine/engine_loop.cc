@@ -318,11 +318,11 @@ void EngineLoop::FailStep(const StepPlan& plan, const absl::Status& why) {
   Fail(DeviceFault(absl::StrCat("step ", plan.step, " failed: ", why.message())));
 }
 
-void EngineLoop::Fail(const absl::Status& status) {
+void EngineLoop::Fail(absl::Status status) {
   healthy_ = false;
   spdlog::error("engine stopped: {}", std::string(status.message()));
   gate_.Close(status);
-  sink_.EmitFault(status);
+  sink_.EmitFault(std::move(status));
 }
 
 uint64_t EngineLoop::OperationsFinished() const {

@@ -63,7 +63,7 @@ class EngineLoop final : public Engine {
   bool PublishAndEmit();
   void Emit(EngineEvent event);
   void FailStep(const StepPlan& plan, const absl::Status& why);
-  void Fail(const absl::Status& status);
+  void Fail(absl::Status status);
   EngineFigures Snapshot() const;
   // Of all that computes here; the watchdog asks.
   uint64_t OperationsFinished() const;
