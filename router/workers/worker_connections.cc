@@ -105,8 +105,9 @@ void WorkerConnections::ResolveKind(WorkerNews* news, WorkerKind kind,
     const Peer& peer = it->first;
     Connection& connection = it->second;
     if (peer.first == kind) {
-      connection.listed = found.contains(peer.second);
+      const bool was_listed = std::exchange(connection.listed, found.contains(peer.second));
       news->Listed(kind, peer.second, connection.listed);
+      if (was_listed && !connection.listed) TryOtherWays(peer.second);
     }
     const bool gone = peer.first == kind && !connection.listed && connection.watch == nullptr;
     if (gone) news->Removed(kind, peer.second);
@@ -190,12 +191,52 @@ void WorkerConnections::Introduce(WorkerNews* news, const Peer& peer, Connection
   connection->elastic = facts.kinds.size() > 1;
   connection->backoff = kFirstBackoff;
   connection->reported_unreached = false;
+  connection->same_as.reset();
   news->Introduced(peer.first, peer.second, facts);
 }
 
 void WorkerConnections::ForgetProcess(WorkerNews* news, const Peer& peer, Connection* connection) {
-  if (connection->process) news->Lost(peer.first, *connection->process);
+  if (!connection->process) return;
+  news->Lost(peer.first, *connection->process);
   connection->process.reset();
+  TryOtherWays(peer.second);
+}
+
+// Looks at both lists, so that an elastic worker, which is in both, has one address in both.
+std::optional<std::string> WorkerConnections::OtherWay(const Peer& peer,
+                                                       uint64_t incarnation) const {
+  for (const auto& [other, connection] : connections_) {
+    const bool same =
+        connection.listed && connection.process && connection.process->incarnation == incarnation;
+    if (!same || other.second == peer.second) continue;
+    const auto in_list = connections_.find({peer.first, other.second});
+    if (in_list != connections_.end() && in_list->second.listed) return other.second;
+  }
+  return std::nullopt;
+}
+
+void WorkerConnections::SetAside(const Peer& peer, Connection* connection,
+                                 const std::string& same_as) {
+  if (connection->same_as != same_as) {
+    spdlog::info("{} worker {} is the one at {} and is spoken to there", WorkerKindName(peer.first),
+                 peer.second, same_as);
+  }
+  connection->same_as = same_as;
+  connection->backoff = kFirstBackoff;
+  connection->watch->Cancel();
+}
+
+bool WorkerConnections::LeadsToWorker(const std::string& address) const {
+  return std::ranges::any_of(kWorkerKinds, [&](WorkerKind kind) {
+    const auto found = connections_.find({kind, address});
+    return found != connections_.end() && found->second.listed && found->second.process;
+  });
+}
+
+void WorkerConnections::TryOtherWays(const std::string& lost) {
+  for (auto& [peer, connection] : connections_) {
+    if (connection.same_as == lost && connection.watch == nullptr) OpenAnew(peer, &connection);
+  }
 }
 
 void WorkerConnections::OnStatus(const Peer& peer, const worker::v1::WatchResponse& response) {
@@ -205,7 +246,12 @@ void WorkerConnections::OnStatus(const Peer& peer, const worker::v1::WatchRespon
     base::MutexLock lock(&mutex_);
     const auto it = connections_.find(peer);
     if (it == connections_.end() || stopping_) return;
-    if (response.has_identity()) Introduce(news.get(), peer, &it->second, response.identity());
+    if (response.has_identity()) {
+      if (const auto other = OtherWay(peer, response.identity().incarnation())) {
+        return SetAside(peer, &it->second, *other);
+      }
+      Introduce(news.get(), peer, &it->second, response.identity());
+    }
     const base::Instant now = clock_->Now();
     news->Said(peer.first, peer.second, LoadFromProto(response));
     const auto& process = it->second.process;
@@ -231,12 +277,14 @@ void WorkerConnections::OnWatchEnded(const Peer& peer, const grpc::Status& statu
     if (connection.process) {
       spdlog::warn("{} worker {} is gone: {}", WorkerKindName(peer.first), peer.second,
                    status.error_message());
-    } else if (!may_be_starting && !std::exchange(connection.reported_unreached, true)) {
+    } else if (!may_be_starting && !connection.same_as &&
+               !std::exchange(connection.reported_unreached, true)) {
       spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(peer.first),
                    peer.second, status.error_message());
     }
     ForgetProcess(news.get(), peer, &connection);
     connection.watch = nullptr;
+    if (connection.listed && connection.same_as && LeadsToWorker(*connection.same_as)) return;
     if (connection.listed) {
       timers_->At(clock_->Now() + connection.backoff, [weak = weak_from_this(), peer] {
         if (const auto self = weak.lock()) self->Reopen(peer);
@@ -255,9 +303,13 @@ void WorkerConnections::Reopen(const Peer& peer) {
   base::MutexLock lock(&mutex_);
   const auto it = connections_.find(peer);
   if (it == connections_.end() || stopping_ || it->second.watch != nullptr) return;
+  OpenAnew(peer, &it->second);
+}
+
+void WorkerConnections::OpenAnew(const Peer& peer, Connection* connection) {
   // The channel waits between its tries to connect, too; when it is time is decided here.
-  grpc::experimental::ChannelResetConnectionBackoff(it->second.channel.get());
-  OpenWatch(peer, &it->second);
+  grpc::experimental::ChannelResetConnectionBackoff(connection->channel.get());
+  OpenWatch(peer, connection);
 }
 
 void WorkerConnections::TellAll() {
@@ -290,7 +342,9 @@ void WorkerConnections::TellOne(WorkerNews* news, const Peer& peer, Connection* 
 std::vector<WorkerConnections::Peer> WorkerConnections::Peers() const {
   base::MutexLock lock(&mutex_);
   std::vector<Peer> peers;
-  for (const auto& [peer, connection] : connections_) peers.push_back(peer);
+  for (const auto& [peer, connection] : connections_) {
+    if (!connection.same_as) peers.push_back(peer);
+  }
   return peers;
 }
 

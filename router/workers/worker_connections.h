@@ -34,7 +34,9 @@ struct ConnectionOptions {
 
 // The way to the workers behind the configured lists and names: it resolves names again and again,
 // keeps one channel and one Watch to each worker, opens a Watch that ended anew, and tells each
-// worker what this router could use. What workers say goes to `news`. Thread-safe.
+// worker what this router could use. A process that is found at several addresses, as behind a name
+// with an IPv4 and an IPv6 one, is one worker: the first stands for it, the others when that is
+// lost. What workers say goes to `news`. Thread-safe.
 class WorkerConnections final : public std::enable_shared_from_this<WorkerConnections> {
  public:
   using Peer = std::pair<WorkerKind, std::string>;  // and its address
@@ -55,6 +57,7 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
   // The demand of this router changed. Cheap when called often: each worker hears of it now and
   // then, if it changed.
   void TellAll();
+  // Without further addresses of processes that have one.
   std::vector<Peer> Peers() const;
 
  private:
@@ -66,7 +69,9 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
     bool reported_unreached = false;         // the log says that it does not answer
     std::optional<WorkerKey> process;        // that the watch speaks to
     bool elastic = false;                    // that process serves both roles
-    base::Instant since{};                   // it is looked for
+    // Its process is one that another address leads to, this one. Nothing goes here meanwhile.
+    std::optional<std::string> same_as;
+    base::Instant since{};  // it is looked for
     base::Duration backoff{};
     WorkerWatch::Wish told;
     base::Instant told_at{};
@@ -85,10 +90,19 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
   void OnStatus(const Peer& peer, const worker::v1::WatchResponse& response);
   void OnWatchEnded(const Peer& peer, const grpc::Status& status);
   void Reopen(const Peer& peer);
+  void OpenAnew(const Peer& peer, Connection* connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Introduce(WorkerNews* news, const Peer& peer, Connection* connection,
                  const worker::v1::WorkerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetProcess(WorkerNews* news, const Peer& peer, Connection* connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Another address that leads to the process and is in the same list as `peer`.
+  std::optional<std::string> OtherWay(const Peer& peer, uint64_t incarnation) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetAside(const Peer& peer, Connection* connection, const std::string& same_as)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LeadsToWorker(const std::string& address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Looks for processes at addresses that had been set aside for this one.
+  void TryOtherWays(const std::string& lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOne(WorkerNews* news, const Peer& peer, Connection* connection, base::Instant now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WantsCached(const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
