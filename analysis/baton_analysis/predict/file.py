@@ -18,6 +18,7 @@ from baton_analysis.predict import bins
 from baton_analysis.predict.evaluators import KINDS
 
 VERSION = 1
+LINKS_MAX = 40  # as Linux follows
 _HEAD = re.compile(rb'\{"format":"baton-eos-predictor","version":(\d+),"sha256":"([0-9a-f]{64})",'
                    rb'"body":')
 KEYS = ("model_fingerprint", "name", "made_by", "bins", "tail_mean", "probe", "features", "mean",
@@ -59,9 +60,16 @@ def write(path: str, body: dict):
 
 
 def replace(path: str, content: bytes):
-    folder = os.path.dirname(os.path.abspath(path))
+    """A link stays, and what it leads to is replaced. A pipe, a device or an open file is written in place, since a
+    rename would put a file where it stood."""
     made = None
     try:
+        if _written_in_place(path):
+            with open(path, "wb") as file:
+                file.write(content)
+            return
+        path = os.path.realpath(path)
+        folder = os.path.dirname(path)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=os.path.basename(path) + ".",
                                          delete=False) as file:
             made = file.name
@@ -72,6 +80,18 @@ def replace(path: str, content: bytes):
         if made and os.path.exists(made):
             os.unlink(made)
         raise InputError(f"{path} cannot be written: {error}; give a folder that can") from error
+
+
+def _written_in_place(path: str) -> bool:
+    for _ in range(LINKS_MAX):
+        path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        # What looks like a link there stands for an open file, as /dev/stdout does.
+        if path.startswith("/proc/"):
+            return True
+        if not os.path.islink(path):
+            break
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return os.path.exists(path) and not os.path.isfile(path)
 
 
 def read(path: str) -> dict:

@@ -53,6 +53,26 @@ class FileTest(unittest.TestCase):
         with self.assertRaisesRegex(InputError, "cannot be read"):
             file.read(self.path)
 
+    def test_a_link_stays(self):
+        link = os.path.join(os.path.dirname(self.path), "latest.json")
+        os.symlink("eos_predictor.json", link)
+        file.write(link, self.body)
+        self.assertEqual(os.readlink(link), "eos_predictor.json")
+        self.assertFalse(os.path.islink(self.path))
+        self.assertEqual(file.read(self.path), self.body)
+
+    def test_a_pipe_is_written_to(self):
+        pipe = os.path.join(os.path.dirname(self.path), "pipe")
+        os.mkfifo(pipe)
+        with os.fdopen(os.open(pipe, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0) as end:
+            file.write(pipe, self.body)
+            self.assertEqual(end.read(1 << 16), file.text_of(self.body).encode())
+
+    def test_an_open_file_stays_the_one_that_is_open(self):
+        with open(self.path, "wb+") as opened:
+            file.write(f"/dev/fd/{opened.fileno()}", self.body)
+            self.assertEqual(opened.read(), file.text_of(self.body).encode())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -39,7 +39,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
 
   bool string(string_t& value) override {
     if (At("id")) chunk_->id = value;
-    if (At("error") || At("error", "message")) chunk_->error = value;
+    if (At("error") || At("error", "message")) chunk_->error = ShownText(value, kQuoted);
     if (InFirstChoice("text")) text_ = value.empty() ? Text::kEmpty : Text::kSome;
     if (InFirstChoice("finish_reason")) chunk_->finish_reason = value;
     return Value();
@@ -154,7 +154,9 @@ std::string ErrorMessageOf(std::string_view body) {
   if (json.is_object()) {
     for (const char* path : {"/error/message", "/error", "/message", "/detail"}) {
       const Json::json_pointer pointer(path);
-      if (json.contains(pointer) && json[pointer].is_string()) return json[pointer];
+      if (json.contains(pointer) && json[pointer].is_string()) {
+        return ShownText(json[pointer].get_ref<const std::string&>(), kQuoted);
+      }
     }
   }
   return body.empty() ? "no message" : Quote(body);

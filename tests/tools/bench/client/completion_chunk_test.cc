@@ -112,6 +112,8 @@ TEST(CompletionChunk, ReadsAnErrorInEitherForm) {
     ASSERT_TRUE(chunk.ok()) << chunk.status();
     EXPECT_EQ(chunk->error, "no room");
   }
+  EXPECT_EQ(ParseCompletionChunk("{\"error\":\"\\u001b[2J\"}")->error, "\\x1b[2J")
+      << "a terminal only shows it";
 }
 
 TEST(CompletionChunk, RefusesWhatIsNoJsonObject) {
@@ -139,6 +141,7 @@ TEST(ErrorMessage, IsFoundWhereServersPutIt) {
   EXPECT_EQ(ErrorMessageOf(R"({"error":"b"})"), "b");
   EXPECT_EQ(ErrorMessageOf(R"({"object":"error","message":"c"})"), "c");
   EXPECT_EQ(ErrorMessageOf(R"({"detail":"d"})"), "d");
+  EXPECT_EQ(ErrorMessageOf("{\"detail\":\"\\u001b[2J\"}"), "\\x1b[2J");
   EXPECT_EQ(ErrorMessageOf("<html>"), "'<html>'");
   EXPECT_EQ(ErrorMessageOf("\x1b[2J"), R"('\x1b[2J')");
   EXPECT_EQ(ErrorMessageOf(""), "no message");
