@@ -218,7 +218,7 @@ std::optional<std::string> WorkerConnections::OtherWay(const Peer& peer,
 void WorkerConnections::SetAside(const Peer& peer, Connection* connection,
                                  const std::string& same_as) {
   if (connection->same_as != same_as) {
-    spdlog::info("{} worker {} is the one at {} and is spoken to there", WorkerKindName(peer.first),
+    spdlog::info("{} worker {} is the process that {} leads to; requests go there", WorkerKindName(peer.first),
                  peer.second, same_as);
   }
   connection->same_as = same_as;
