@@ -112,6 +112,7 @@ void AttemptLedger::Record(AttemptOutcome outcome, const std::vector<WorkerKey>&
   const bool counts = CountsAgainstRequest(outcome);
   if (counts) ++counted_;
   if (outcome == AttemptOutcome::kNotFinite) ++not_finite_;
+  std::erase_if(avoid_until_, [&](const auto& avoided) { return avoided.second <= now; });
   for (const WorkerKey& key : suspects) {
     if (counts) suspects_.insert(key);
     avoid_until_.emplace_back(key, now + avoid_for);

@@ -65,6 +65,8 @@ void RequestFlow::Handle(Event& event) {
     OnCall(*call);
   } else if (auto* ready = std::get_if<PromptReady>(&event)) {
     OnPromptReady(*ready);
+  } else if (auto* begun = std::get_if<BegunBeside>(&event)) {
+    OnBegunBeside(*begun);
   } else if (auto* placed = std::get_if<Placed>(&event)) {
     OnPlaced(*placed);
   } else if (std::holds_alternative<ClientGone>(event)) {
@@ -113,12 +115,10 @@ void RequestFlow::Begin() {
 }
 
 void RequestFlow::BeginBeside(std::optional<WorkerKey> decode) {
-  beside_ = std::move(decode);
-  waiting_since_ = context_->clock->Now();  // not while the first answer was prepared
   sink_->Attach([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Post(ClientGone{});
   });
-  Post(PromptReady{std::exchange(spec_.prompt, {})});
+  Post(BegunBeside{std::move(decode)});
 }
 
 void RequestFlow::EndByDrain() {
@@ -143,11 +143,18 @@ absl::Status RequestFlow::TakePrompt(std::vector<TokenId> prompt) {
 
 void RequestFlow::OnPromptReady(PromptReady& ready) {
   if (!ready.prompt.ok()) return Reject(ready.prompt.status());
-  if (spec_.index > 0) {
-    spec_.prompt = std::move(ready.prompt).value();
-  } else if (const absl::Status fits = TakePrompt(std::move(ready.prompt).value()); !fits.ok()) {
-    return Reject(fits);
-  }
+  const absl::Status fits = TakePrompt(std::move(ready.prompt).value());
+  if (!fits.ok()) return Reject(fits);
+  BeginAnswer(std::move(ready.text));
+}
+
+void RequestFlow::OnBegunBeside(BegunBeside& begun) {
+  beside_ = std::move(begun.decode);
+  waiting_since_ = context_->clock->Now();  // not while the first answer was prepared
+  BeginAnswer("");
+}
+
+void RequestFlow::BeginAnswer(std::string echoed) {
   output_.emplace(spec_, context_->model);
   shown_.prompt_tokens = static_cast<int32_t>(spec_.prompt.size());
   if (logged_) {
@@ -168,7 +175,7 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   started.set_seed(spec_.sampling.seed);
   *started.mutable_sampling() = SamplingNumbers(spec_.sampling);
   sink_->Start(std::move(started));
-  ShowPrompt(std::move(ready.text));
+  ShowPrompt(std::move(echoed));
 }
 
 RoutingNeed RequestFlow::NeedNow() const {

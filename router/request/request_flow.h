@@ -75,6 +75,9 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
     absl::StatusOr<std::vector<TokenId>> prompt;
     std::string text;  // of the prompt, if it is echoed
   };
+  struct BegunBeside {
+    std::optional<WorkerKey> decode;
+  };
   struct Placed {
     uint64_t waiter = 0;
     absl::StatusOr<Placement> placement;
@@ -87,7 +90,8 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   struct Tick {
     base::Instant at;  // stale unless it is the one armed last
   };
-  using Event = std::variant<PromptReady, Placed, CallEvent, ClientGone, EndedFromOutside, Tick>;
+  using Event =
+      std::variant<PromptReady, BegunBeside, Placed, CallEvent, ClientGone, EndedFromOutside, Tick>;
 
   // The name of a state as metrics spell it, or "" for a state that the workers do not know.
   static std::string_view StageOf(State state);
@@ -97,8 +101,11 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
 
   // The request's life as a whole (request_flow.cc).
   void OnPromptReady(PromptReady& ready);
+  void OnBegunBeside(BegunBeside& begun);
   // Takes a prompt that is new, and settles what depends on its length.
   absl::Status TakePrompt(std::vector<TokenId> prompt);
+  // The prompt is settled; `echoed` is its text, if it is echoed.
+  void BeginAnswer(std::string echoed);
   void EnterQueue();
   // The queue had no room for it, or needed what it had.
   void RejectByQueue(const absl::Status& full);

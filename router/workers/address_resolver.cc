@@ -71,7 +71,8 @@ std::optional<absl::StatusOr<std::vector<std::string>>> Resolve(const std::strin
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ResolveTarget(const std::string& target) {
-  return *Resolve(target, /*flags=*/0);
+  // Without addresses of a family that this host has none of: nobody could be reached there.
+  return *Resolve(target, AI_ADDRCONFIG);
 }
 
 std::optional<absl::StatusOr<std::vector<std::string>>> ResolveLiteral(const std::string& target) {

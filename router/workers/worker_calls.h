@@ -64,21 +64,23 @@ class ReadingCall : public Reactor {
   void Forget() { Silence(); }
 
   void OnReadDone(bool ok) override {
-    bool silent = false;
+    std::optional<Response> message;
     {
       base::MutexLock lock(&mutex_);
       reading_ = false;
-      silent = silent_;
       if (!ok) {
         ended_ = true;
-      } else if (silent) {
+      } else if (silent_) {
         StartReadLocked();
+      } else {
+        // Without the lock another thread may read the next one there: by Forget or Cancel.
+        message = std::move(response_);
       }
     }
     if (!ok) {
       this->RemoveHold();
-    } else if (!silent) {
-      sink_({call_, kind_, std::move(response_)});
+    } else if (message) {
+      sink_({call_, kind_, *std::move(message)});
     }
   }
 

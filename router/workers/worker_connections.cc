@@ -100,14 +100,30 @@ void WorkerConnections::ResolveKind(WorkerNews* news, WorkerKind kind,
   }
   base::MutexLock lock(&mutex_);
   if (stopping_) return;
+  Relist(news, kind, found);
+}
+
+void WorkerConnections::Relist(WorkerNews* news, WorkerKind kind,
+                               const std::set<std::string>& found) {
   for (const std::string& address : found) Connect(news, {kind, address});
+  std::vector<std::string> unlisted;
+  std::vector<Peer> relisted;
+  for (auto& [peer, connection] : connections_) {
+    if (peer.first != kind) continue;
+    const bool was_listed = std::exchange(connection.listed, found.contains(peer.second));
+    if (was_listed && !connection.listed) unlisted.push_back(peer.second);
+    if (!was_listed && connection.listed) relisted.push_back(peer);
+  }
+  for (const std::string& address : unlisted) FreeOtherWays(news, address);
+  for (const Peer& peer : relisted) {
+    // Another address may have taken its place. What runs over this one goes on.
+    Connection& connection = connections_.at(peer);
+    if (connection.process) connection.same_as = OtherWay(peer, connection.process->incarnation);
+  }
   for (auto it = connections_.begin(); it != connections_.end();) {
-    const Peer& peer = it->first;
-    Connection& connection = it->second;
+    const auto& [peer, connection] = *it;
     if (peer.first == kind) {
-      const bool was_listed = std::exchange(connection.listed, found.contains(peer.second));
-      news->Listed(kind, peer.second, connection.listed);
-      if (was_listed && !connection.listed) TryOtherWays(peer.second);
+      news->Listed(kind, peer.second, connection.listed && !connection.same_as);
     }
     const bool gone = peer.first == kind && !connection.listed && connection.watch == nullptr;
     if (gone) news->Removed(kind, peer.second);
@@ -191,23 +207,23 @@ void WorkerConnections::Introduce(WorkerNews* news, const Peer& peer, Connection
   connection->elastic = facts.kinds.size() > 1;
   connection->backoff = kFirstBackoff;
   connection->reported_unreached = false;
+  connection->failing = false;
   connection->same_as.reset();
+  news->Listed(peer.first, peer.second, connection->listed);
   news->Introduced(peer.first, peer.second, facts);
 }
 
 void WorkerConnections::ForgetProcess(WorkerNews* news, const Peer& peer, Connection* connection) {
-  if (!connection->process) return;
-  news->Lost(peer.first, *connection->process);
+  if (connection->process) news->Lost(peer.first, *connection->process);
   connection->process.reset();
-  TryOtherWays(peer.second);
 }
 
 // Looks at both lists, so that an elastic worker, which is in both, has one address in both.
 std::optional<std::string> WorkerConnections::OtherWay(const Peer& peer,
                                                        uint64_t incarnation) const {
   for (const auto& [other, connection] : connections_) {
-    const bool same =
-        connection.listed && connection.process && connection.process->incarnation == incarnation;
+    const bool same = connection.listed && !connection.same_as && connection.process &&
+                      connection.process->incarnation == incarnation;
     if (!same || other.second == peer.second) continue;
     const auto in_list = connections_.find({peer.first, other.second});
     if (in_list != connections_.end() && in_list->second.listed) return other.second;
@@ -218,24 +234,41 @@ std::optional<std::string> WorkerConnections::OtherWay(const Peer& peer,
 void WorkerConnections::SetAside(const Peer& peer, Connection* connection,
                                  const std::string& same_as) {
   if (connection->same_as != same_as) {
-    spdlog::info("{} worker {} is the process that {} leads to; requests go there", WorkerKindName(peer.first),
-                 peer.second, same_as);
+    spdlog::info("{} worker {} is the same process as {}; requests go to {}",
+                 WorkerKindName(peer.first), peer.second, same_as, same_as);
   }
   connection->same_as = same_as;
+  connection->failing = false;
   connection->backoff = kFirstBackoff;
   connection->watch->Cancel();
 }
 
-bool WorkerConnections::LeadsToWorker(const std::string& address) const {
+// So it does while it has a worker, and while one that it lost may only have lost its connection:
+// what runs there is known by that address, and goes on if it answers again.
+bool WorkerConnections::MayLeadToWorker(const std::string& address) const {
   return std::ranges::any_of(kWorkerKinds, [&](WorkerKind kind) {
     const auto found = connections_.find({kind, address});
-    return found != connections_.end() && found->second.listed && found->second.process;
+    return found != connections_.end() && found->second.listed && !found->second.same_as &&
+           !found->second.failing;
   });
 }
 
-void WorkerConnections::TryOtherWays(const std::string& lost) {
+void WorkerConnections::TryOtherWays(WorkerNews* news, const std::string& failing) {
   for (auto& [peer, connection] : connections_) {
-    if (connection.same_as == lost && connection.watch == nullptr) OpenAnew(peer, &connection);
+    if (connection.same_as != failing) continue;
+    if (connection.process) {
+      connection.same_as = OtherWay(peer, connection.process->incarnation);
+      news->Listed(peer.first, peer.second, connection.listed && !connection.same_as);
+    } else if (connection.listed && connection.watch == nullptr) {
+      OpenAnew(peer, &connection);
+    }
+  }
+}
+
+void WorkerConnections::FreeOtherWays(WorkerNews* news, const std::string& gone) {
+  TryOtherWays(news, gone);
+  for (auto& [peer, connection] : connections_) {
+    if (connection.same_as == gone) connection.same_as.reset();
   }
 }
 
@@ -274,7 +307,7 @@ void WorkerConnections::OnWatchEnded(const Peer& peer, const grpc::Status& statu
     Connection& connection = it->second;
     const bool may_be_starting = !connection.process && NobodyListens(status) &&
                                  clock_->Now() - connection.since < options_.worker_start;
-    if (connection.process) {
+    if (connection.process && !connection.same_as) {
       spdlog::warn("{} worker {} is gone: {}", WorkerKindName(peer.first), peer.second,
                    status.error_message());
     } else if (!may_be_starting && !connection.same_as &&
@@ -282,9 +315,11 @@ void WorkerConnections::OnWatchEnded(const Peer& peer, const grpc::Status& statu
       spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(peer.first),
                    peer.second, status.error_message());
     }
+    connection.failing = !connection.process;
     ForgetProcess(news.get(), peer, &connection);
     connection.watch = nullptr;
-    if (connection.listed && connection.same_as && LeadsToWorker(*connection.same_as)) return;
+    if (connection.failing) TryOtherWays(news.get(), peer.second);
+    if (connection.listed && connection.same_as && MayLeadToWorker(*connection.same_as)) return;
     if (connection.listed) {
       timers_->At(clock_->Now() + connection.backoff, [weak = weak_from_this(), peer] {
         if (const auto self = weak.lock()) self->Reopen(peer);

@@ -69,8 +69,10 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
     bool reported_unreached = false;         // the log says that it does not answer
     std::optional<WorkerKey> process;        // that the watch speaks to
     bool elastic = false;                    // that process serves both roles
-    // Its process is one that another address leads to, this one. Nothing goes here meanwhile.
+    // The address by which this router speaks to the process that is here, too. Nothing new goes
+    // here meanwhile.
     std::optional<std::string> same_as;
+    bool failing = false;   // its last Watch ended without a word
     base::Instant since{};  // it is looked for
     base::Duration backoff{};
     WorkerWatch::Wish told;
@@ -83,6 +85,8 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
 
   void ResolveAll(WorkerNews* news);
   void ResolveKind(WorkerNews* news, WorkerKind kind, const std::vector<std::string>& targets);
+  void Relist(WorkerNews* news, WorkerKind kind, const std::set<std::string>& found)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReportUnresolved(WorkerKind kind, const std::string& target, const absl::Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Connect(WorkerNews* news, const Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -95,14 +99,18 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
                  const worker::v1::WorkerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ForgetProcess(WorkerNews* news, const Peer& peer, Connection* connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Another address that leads to the process and is in the same list as `peer`.
+  // Another address that leads to that process and is in the same list as `peer`.
   std::optional<std::string> OtherWay(const Peer& peer, uint64_t incarnation) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetAside(const Peer& peer, Connection* connection, const std::string& same_as)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool LeadsToWorker(const std::string& address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Looks for processes at addresses that had been set aside for this one.
-  void TryOtherWays(const std::string& lost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayLeadToWorker(const std::string& address) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Looks for processes at addresses that were set aside for this one.
+  void TryOtherWays(WorkerNews* news, const std::string& failing)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Likewise, and those addresses count for themselves from now on.
+  void FreeOtherWays(WorkerNews* news, const std::string& gone)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOne(WorkerNews* news, const Peer& peer, Connection* connection, base::Instant now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WantsCached(const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

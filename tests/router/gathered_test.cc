@@ -176,7 +176,7 @@ TEST_F(GatheredTest, AWholeAnswerOverHttpCountsUntilItsClientHasItOrIsGone) {
   for (const bool reads : {true, false}) {
     const auto client = OpenHttp(body, reads ? 0 : 4096);
     ASSERT_TRUE(Eventually([&] { return decode_[0]->decode_streams() == (reads ? 1 : 2); }));
-    ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+    ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }, std::chrono::minutes(1)));
     EXPECT_TRUE(Eventually([&] { return Bytes() > 5 << 20; }));
     if (reads) {
       const std::string head = client->ReadTo("\r\n\r\n");
