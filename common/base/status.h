@@ -37,10 +37,10 @@ enum class Reason {
   kAttemptsExhausted,
   kRequestKilledWorkers,
   kLogitsNotFinite,
+  kDraining,  // of a worker, too
   kDrained,
   // Between router and workers.
   kFull,
-  kDraining,
   kRevoked,
   kExpired,
   kUnknownTicket,

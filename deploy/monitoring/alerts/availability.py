@@ -67,7 +67,7 @@ def alerts():
             operator="<",
             threshold="2",
             lasting="5m",
-            unit="of the roles router and decode, which are scraped",
+            unit="of the roles router and decode are scraped",
             summary="Prometheus sees no router, or no decode worker",
             description=f"Of the roles router and decode, {NUMBER} were scraped in the last minutes.",
             means=(
@@ -91,11 +91,14 @@ def alerts():
             operator=">",
             threshold="0",
             lasting="1m",
-            unit="unhealthy (1) or not (0)",
+            unit="(1 = unhealthy)",
             summary="{{ $labels.role }} {{ $labels.instance }} is unhealthy",
             description="The worker's device failed, or a step does not end.",
             means="Requests that ran there continue at other workers; this one takes none.",
-            look="The worker's log: `device fault`, or the watchdog's line on a step of 30 s.",
+            look=(
+                "The worker's log: `engine stopped: step N failed: …`, or `engine stopped: neither a step nor the work"
+                " between steps got on for 30 s`."
+            ),
             do=(
                 "It exits by itself (code 4) and is started again. If it comes back to this, take the machine out:"
                 " a GPU with errors in its log, or a CPU that others use."
@@ -133,7 +136,7 @@ def alerts():
             operator=">",
             threshold="0",
             lasting="5m",
-            unit="draining (1) or not (0)",
+            unit="(1 = draining)",
             summary="{{ $labels.role }} {{ $labels.instance }} does not finish its drain",
             description="It got SIGTERM minutes ago and still serves.",
             means="It waits for running answers. A drain ends by itself after `--drain-timeout`.",

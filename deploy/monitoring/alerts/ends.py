@@ -119,7 +119,7 @@ def alerts():
             operator=">",
             threshold="0.1",
             lasting="1h",
-            unit="mean distance from the bin that was said",
+            unit="mean gap between predicted and observed share",
             summary=f"Predicted ends of {MODEL} are wrong",
             description=(
                 f"Estimates of an end within {{{{ $labels.horizon }}}} tokens are off by {PERCENT}, in the mean."
