@@ -1,15 +1,30 @@
 #include "common/worker/start_checks.h"
 
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
 #include "common/formats/eos_probe_file.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/own_certificate.h"
 #include "common/worker/handoff.h"
 
 namespace baton {
+
+std::optional<Fatal> ArmFailpointsFromEnvironment(const WorkerFlags& flags) {
+  const char* failpoint = std::getenv("BATON_FAILPOINT");
+  if (failpoint == nullptr) return std::nullopt;
+  if (!flags.server.enable_failpoints) {
+    spdlog::warn("BATON_FAILPOINT is set and ignored: --enable-failpoints was not given");
+    return std::nullopt;
+  }
+  const absl::Status armed = base::ArmFailpoints(failpoint);
+  if (armed.ok()) return std::nullopt;
+  return FatalOf(armed, ExitCode::kUsage, "cannot arm failpoints", "BATON_FAILPOINT=decoding:exit");
+}
 
 TlsOptions TlsOf(const TlsFlags& flags) {
   return {.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};

@@ -18,6 +18,9 @@ namespace baton {
 std::optional<Fatal> CheckBeforeLoad(const WorkerFlags& flags, WorkerRole role,
                                      std::optional<HeldPort>* port);
 
+// What BATON_FAILPOINT asks for, where --enable-failpoints allows it.
+std::optional<Fatal> ArmFailpointsFromEnvironment(const WorkerFlags& flags);
+
 TlsOptions TlsOf(const TlsFlags& flags);
 Fatal CannotServeGrpc(const absl::Status& why);
 Fatal CannotMoveKv(const absl::Status& why);

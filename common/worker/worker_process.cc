@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <utility>
 
 #include "common/admin/admin_server.h"
 #include "common/base/cores.h"
-#include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/base/stop_signals.h"
 #include "common/base/stoppable_start.h"
@@ -85,7 +83,9 @@ class Worker final {
   void PublishConfig(base::Duration load_time);
   void SetState(const char* state);
   int Drain(const base::StopSignals& signals);
+  void OnFault();
   [[noreturn]] void Die();
+  [[noreturn]] void ExitAfterFault();
 
   const WorkerRoleSpec& spec_;
   const WorkerFlags flags_;
@@ -94,7 +94,8 @@ class Worker final {
   LoadProgressLog progress_;
   std::atomic<const char*> state_{"starting"};
   std::atomic<bool> faulted_{false};
-  std::optional<HeldPort> port_;  // until gRPC has it
+  std::atomic<bool> drained_{false};  // only ends of threads are waited for
+  std::optional<HeldPort> port_;      // until gRPC has it
   std::unique_ptr<AdminServer> admin_;
   WorkerModel model_;
   std::unique_ptr<MetricsProbe> probe_;
@@ -195,7 +196,7 @@ std::optional<Fatal> Worker::StartEngine() {
   }
   core_ = std::make_unique<WorkerCore>(
       NewIdentity(), engine_.get(), &clock_, WorkerTimeouts(), probe_.get(),
-      [this](const absl::Status&) { faulted_ = true; },
+      [this](const absl::Status&) { OnFault(); },
       device_blocks_ != nullptr ? device_blocks_.get() : &HostBlocks());
   core_->SetPredictor(predictor_.get());
   core_->SetTracer(tracer_.get());
@@ -347,32 +348,34 @@ int Worker::Drain(const base::StopSignals& signals) {
   server_->Shutdown(kShutdownGrace);
   if (tracer_ != nullptr) tracer_->Stop(kLastSpans);
   spdlog::info("drained");
+  drained_ = true;
+  if (faulted_) ExitAfterFault();
   return ToInt(ExitCode::kOk);
 }
 
-// The engine may be stuck in the device, so nothing is joined. Its streams have ended already.
+// Whoever waits in Run or Drain ends the process. Behind those the engine's thread is joined, which
+// would wait as long as the device does.
+void Worker::OnFault() {
+  faulted_ = true;
+  if (drained_) ExitAfterFault();
+}
+
+// Its streams have ended already.
 void Worker::Die() {
   SetState("unhealthy");
   server_->SetServing(spec_.service_names, false);
   core_->WaitUntilIdle(clock_.Now() + kLastWords);
   if (tracer_ != nullptr) tracer_->Stop(kLastSpans);
+  ExitAfterFault();
+}
+
+// The engine may be stuck in the device, so nothing is joined.
+void Worker::ExitAfterFault() {
   const int code = ReportFatal(spec_.program, {.code = ExitCode::kResources,
                                                .what = "the engine stopped",
                                                .why = "a step failed or did not finish",
                                                .next = "restart this worker; see its log above"});
   _exit(code);
-}
-
-std::optional<Fatal> ArmFromEnvironment(const WorkerFlags& flags) {
-  const char* failpoint = std::getenv("BATON_FAILPOINT");
-  if (failpoint == nullptr) return std::nullopt;
-  if (!flags.server.enable_failpoints) {
-    spdlog::warn("BATON_FAILPOINT is set and ignored: --enable-failpoints was not given");
-    return std::nullopt;
-  }
-  const absl::Status armed = base::ArmFailpoints(failpoint);
-  if (armed.ok()) return std::nullopt;
-  return FatalOf(armed, ExitCode::kUsage, "cannot arm failpoints", "BATON_FAILPOINT=decoding:exit");
 }
 
 }  // namespace
@@ -386,7 +389,7 @@ int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags) {
   LogWhatLibrariesSay();
   RaiseDescriptorLimit();  // for connections
   const base::StopSignals signals;
-  if (auto fatal = ArmFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
+  if (auto fatal = ArmFailpointsFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
   base::StoppableStart start(&signals);
   Worker worker(spec, flags);
   if (auto fatal = worker.Start(&start)) return ReportFatal(spec.program, *fatal);

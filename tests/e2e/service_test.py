@@ -304,6 +304,18 @@ class StartTest(unittest.TestCase):
             self.assertEqual(codes, [0])
             self.assertEqual(sum(len(e.delta.token_ids) for e in events), 300)
 
+    def test_a_step_that_hangs_ends_a_worker_that_has_drained(self):
+        with Cluster(prefill=0, decode_flags=["--enable-failpoints", "--drain-timeout", "1s"],
+                     worker_environment={"BATON_FAILPOINT": "stepping@3:delay_ms=3600000"}) as cluster:
+            stream = client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
+                "stop": {"maxTokens": 300, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}})
+            next(stream)
+            worker = cluster.decode[0]
+            wait_until(lambda: "failpoint stepping hit" in worker.tail(), "the step that hangs")
+            self.assertEqual(worker.terminate(), 4, worker.tail())
+            self.assertIn("drained", worker.tail())
+            self.assertIn("the engine stopped", worker.tail())
+
     def test_versions_and_metrics_list(self):
         version = json.loads(self.start("baton", "version", "--json").stdout)
         self.assertIn("version", version)
