@@ -29,7 +29,7 @@ absl::Status Revoked() {
 }
 
 absl::Status DecodeOver() {
-  return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kRevoked},
+  return MakeError(absl::StatusCode::kCancelled, {.reason = Reason::kRevoked},
                    "the Decode stream of this reservation has ended");
 }
 

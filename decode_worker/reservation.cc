@@ -116,25 +116,30 @@ void Reservation::EndWrite(int32_t ordinal, int64_t size, const absl::Status& wr
     }
   }
   if (idle) idle();
-  if (!refuse) return;
-  hooks_.refused(written);
-  Refuse(written);
+  if (refuse) Refuse(written);
 }
 
-absl::Status Reservation::Write(const KvPiece& piece) {
+absl::StatusOr<ByteParts> Reservation::PlaceOf(const KvPiece& piece) {
   if (piece.size() > kMaxPieceBytes) {
     return BadPiece("a piece of " + std::to_string(piece.size()) + " bytes; expected 1 to " +
                     std::to_string(kMaxPieceBytes) + " bytes");
   }
+  return Begin(piece.ordinal, piece.offset, static_cast<int64_t>(piece.size()), /*direct=*/false);
+}
+
+absl::Status Reservation::Write(const KvPiece& piece) {
   const auto size = static_cast<int64_t>(piece.size());
-  BATON_ASSIGN_OR_RETURN(const ByteParts target,
-                         Begin(piece.ordinal, piece.offset, size, /*direct=*/false));
+  const absl::StatusOr<ByteParts> target = PlaceOf(piece);
+  if (!target.ok()) {
+    TellRefused(target.status());
+    return target.status();
+  }
   // The checksum is computed from the message before the copy: a bad piece never reaches a block.
   uint32_t crc = 0;
   for (const std::span<const std::byte> part : piece.parts) crc = base::Crc32c(part, crc);
   absl::Status status;
   if (crc == piece.crc32c) {
-    status = blocks_->Write(piece.parts, target);
+    status = blocks_->Write(piece.parts, *target);
   } else {
     status =
         DataLoss("the checksum of block " + std::to_string(piece.ordinal) + " is " +
@@ -198,10 +203,7 @@ void Reservation::Commit(PushCommitment commitment) {
     status = detached_ ? Gone() : CheckComplete(commitment);
     if (status.ok()) committed_ = true;
   }
-  if (!status.ok()) {
-    hooks_.refused(status);
-    return Refuse(status);
-  }
+  if (!status.ok()) return Refuse(status);
   base::Failpoint("committing");
   hooks_.committed(commitment);
 }
@@ -228,7 +230,16 @@ void Reservation::Refuse(const absl::Status& status) {
     base::MutexLock lock(&mutex_);
     reply = reply_;
   }
+  TellRefused(status);
   if (reply != nullptr) reply->Answer(status);
+}
+
+void Reservation::TellRefused(const absl::Status& status) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (!opened_ || committed_ || std::exchange(refused_, true)) return;
+  }
+  if (status.code() != absl::StatusCode::kCancelled) hooks_.refused(status);
 }
 
 void Reservation::Detach(std::function<void()> idle) {

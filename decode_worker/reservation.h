@@ -27,7 +27,8 @@ class Reservation final : public KvInbox {
   struct Hooks {
     // The push is complete and verified; decoding may go on. Called without any lock held.
     std::function<void(const PushCommitment&)> committed;
-    // The push was refused by this worker with this status (not when its stream broke).
+    // This worker ends the push with this status. Called once at most, and neither when its stream
+    // broke nor when its Decode stream is over (CANCELLED), so that nobody waits for it any more.
     std::function<void(const absl::Status&)> refused;
     // A push has come, with this traceparent; may be empty.
     std::function<void(const std::string&)> opened = {};
@@ -73,12 +74,14 @@ class Reservation final : public KvInbox {
 
   // Finds the place for the next bytes of a block, or for its first ones again when the transport
   // that wrote the others has given it up.
+  absl::StatusOr<ByteParts> PlaceOf(const KvPiece& piece);
   absl::StatusOr<ByteParts> Begin(int32_t ordinal, int64_t offset, int64_t size, bool direct);
   absl::StatusOr<ByteParts> Place(int32_t ordinal, int64_t offset, int64_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComplete(const PushCommitment& commitment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  void TellRefused(const absl::Status& status);
   absl::Status CheckAlternatives(const std::vector<TokenLogprob>& top) const;
 
   const int32_t first_index_;
@@ -94,8 +97,9 @@ class Reservation final : public KvInbox {
   int64_t received_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int32_t complete_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
-  int writing_ ABSL_GUARDED_BY(mutex_) = 0;      // between BeginWrite and EndWrite
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // refused because a write failed
+  int writing_ ABSL_GUARDED_BY(mutex_) = 0;       // between BeginWrite and EndWrite
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;   // a write failed
+  bool refused_ ABSL_GUARDED_BY(mutex_) = false;  // or over
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;
 };

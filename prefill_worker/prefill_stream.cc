@@ -20,6 +20,13 @@ absl::Status PushFailed(const absl::Status& cause) {
                    "the KV cache could not be handed over: " + message);
 }
 
+// Not what the decode worker gave up because its stream is over, so that nobody waits for it.
+void CountFailure(const absl::Status& why, WorkerProbe* probe) {
+  const Reason reason = ReasonOf(why);
+  if (why.code() == absl::StatusCode::kCancelled && reason == Reason::kRevoked) return;
+  probe->PushFailed(reason == Reason::kNone ? Reason::kPushFailed : reason);
+}
+
 // The ticket's one push is open, so that no other prefill worker can use it. FULL would send the
 // router to one.
 absl::Status PlaceGivenUp(const absl::Status& cause) {
@@ -190,7 +197,7 @@ void PrefillStream::OnPushOver(const PushOutcome& outcome) {
     failed = !ended_ && !outcome.status.ok() && !not_needed;
   }
   if (failed) {
-    core_->probe().PushFailed(ReasonOf(outcome.status));
+    CountFailure(outcome.status, &core_->probe());
     End(PushFailed(outcome.status));
   }
   FinishIfOver();

@@ -110,14 +110,16 @@ std::vector<MetricInfo> KvMetrics() {
                          "baton_kv_transfer_bytes", "Bytes of KV sent in one committed handoff.");
   bytes.buckets = TransferByteBuckets();
   rows.push_back(std::move(bytes));
-  rows.push_back(Row(Metric::kKvTransferFailures, MetricType::kCounter, kWorkersOwn,
-                     "baton_kv_transfer_failures_total",
-                     "Handoffs that were not committed. The sender counts each of them, the "
-                     "receiver those that it refused.",
-                     {{"side", {"sender", "receiver"}},
-                      {"reason",
-                       {"UNKNOWN_TICKET", "EXPIRED", "REVOKED", "LAYOUT_MISMATCH", "PUSH_FAILED",
-                        "DRAINING", "DRAINED", "DEVICE_FAULT", "CANCELLED", "other"}}}));
+  rows.push_back(
+      Row(Metric::kKvTransferFailures, MetricType::kCounter, kWorkersOwn,
+          "baton_kv_transfer_failures_total",
+          "Handoffs that failed, and not those that ended with their request. The sender "
+          "counts all, the receiver those that it refused; other: what it got was "
+          "damaged or out of step.",
+          {{"side", {"sender", "receiver"}},
+           {"reason",
+            {"UNKNOWN_TICKET", "EXPIRED", "REVOKED", "LAYOUT_MISMATCH", "PUSH_FAILED",
+             "DEVICE_FAULT", "other"}}}));
   rows.push_back(Row(Metric::kReservationsExpired, MetricType::kCounter, kDecodeOwns,
                      "baton_reservations_expired_total",
                      "Reservations that ended because their push showed no sign of life."));

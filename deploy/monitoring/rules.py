@@ -71,7 +71,7 @@ def _miscalibration():
 def recordings():
     success = "baton_request_success_total"
     # By the side and not by the role, which is decode of elastic workers that send; both sides count what is refused.
-    failures = 'baton_kv_transfer_failures_total{side="sender",reason!="CANCELLED"}'
+    failures = 'baton_kv_transfer_failures_total{side="sender"}'
     work = "baton_iteration_duration_seconds_sum"
     line = f"{GROUP}, role, instance"
     return [

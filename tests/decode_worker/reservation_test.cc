@@ -154,6 +154,7 @@ TEST_F(ReservationTest, RefusesPiecesOutsideTheLease) {
   for (size_t i = 0; i < bad.size(); ++i) {
     Serve();
     EXPECT_EQ(Push(bad[i]).code(), absl::StatusCode::kInvalidArgument) << i;
+    EXPECT_EQ(worker_->refused_pushes(), std::vector{Reason::kNone}) << i;
   }
 }
 
@@ -222,6 +223,7 @@ TEST_F(ReservationTest, SilenceExpiresAndProgressKeepsAlive) {
   EXPECT_EQ(decode.code(), absl::StatusCode::kAborted);
   EXPECT_EQ(ReasonOf(decode), Reason::kExpired);
   EXPECT_EQ(ReasonOf(push.Finish()), Reason::kExpired);
+  EXPECT_EQ(worker_->refused_pushes(), std::vector{Reason::kExpired});
   EXPECT_TRUE(worker_->Idle());
   // The ticket is void.
   PushCall late(*worker_);
@@ -246,7 +248,10 @@ TEST_F(ReservationTest, ADecodeStreamThatEndsEndsItsPush) {
   call_->Cancel();
   ASSERT_TRUE(Eventually([&] { return worker_->receiver().granted() == 0; }));
   EXPECT_EQ(push.Finish().code(),
-            overtaken ? absl::StatusCode::kNotFound : absl::StatusCode::kAborted);
+            overtaken ? absl::StatusCode::kNotFound : absl::StatusCode::kCancelled);
+  for (const Reason reason : worker_->refused_pushes()) {
+    EXPECT_EQ(reason, Reason::kUnknownTicket) << "nobody waits for the other one any more";
+  }
   EXPECT_TRUE(worker_->Idle());
 }
 

@@ -50,7 +50,6 @@ KV_USE = f"baton_kv_cache_usage_perc{{{DECODE}}}"
 PREEMPTED = f"baton_num_preemptions_total{{{DECODE}}}"
 ACKS = f'baton_kv_transfer_duration_seconds_count{{{PREFILL},stage="ack"}}'
 BROKEN = f'baton_kv_transfer_failures_total{{{PREFILL},side="sender",reason="PUSH_FAILED"}}'
-LEFT = f'baton_kv_transfer_failures_total{{{PREFILL},side="sender",reason="CANCELLED"}}'
 REFUSED = f'baton_kv_transfer_failures_total{{{DECODE},side="receiver",reason="EXPIRED"}}'
 # Elastic workers send, too, and have no series of the role prefill.
 ELASTIC_ACKS, ELASTIC_BROKEN = (one.replace(PREFILL, DECODE) for one in (ACKS, BROKEN))
@@ -94,7 +93,7 @@ HEALTHY = {
     **{process(labels, "start_time_seconds"): "1000x{n}" for labels in (ROUTER, PREFILL, DECODE)},
     process(ROUTER, "open_fds"): "100x{n}", process(ROUTER, "max_fds"): "1000x{n}",
     RECEIVED: "0+600x{n}", STOPPED: "0+540x{n}", CUT: "0+60x{n}", FAILED: "0x{n}", ERRORS: "0x{n}", INFLIGHT: "0x{n}",
-    WAITING: "0x{n}", KV_USE: "0.4x{n}", PREEMPTED: "0x{n}", ACKS: "0+600x{n}", BROKEN: "0x{n}", LEFT: "0+100x{n}",
+    WAITING: "0x{n}", KV_USE: "0.4x{n}", PREEMPTED: "0x{n}", ACKS: "0+600x{n}", BROKEN: "0x{n}",
     EXPIRED: "0x{n}", PREFILL_WORK: "0+30x{n}", DECODE_WORK: "0+50x{n}", PREDICTING: "0+0.5x{n}", PREDICTED: "0+1000x{n}",
     IGNORING: "0x{n}",
     RUNAWAYS: "0x{n}", PASSED: "0x{n}", LOG_DROPPED: "0x{n}", LOG_UPKEEP: "0x{n}", KEY_REFUSALS: "0x{n}", NO_ROOM: "0x{n}",
@@ -102,7 +101,7 @@ HEALTHY = {
     **first_tokens(600), **gaps(60000),
 }
 # Handoffs between elastic workers alone.
-SENDS_ELASTIC = {**{one: "_x{n}" for one in (ACKS, BROKEN, LEFT)}, ELASTIC_ACKS: "0+600x{n}"}
+SENDS_ELASTIC = {**{one: "_x{n}" for one in (ACKS, BROKEN)}, ELASTIC_ACKS: "0+600x{n}"}
 # What came of estimates. It is left out where it does not matter, for its rules are the most expensive ones.
 FORESEEN = {
     # 35 of 100 that were said with up to 0.4 ended; 1 of 100 of those up to 0.1.
@@ -163,7 +162,7 @@ CASES = [
     Case("BatonKvCacheFull", {KV_USE: "0.97x{n}"}, {KV_USE: "0.5x36 0.97x{n}"}, too=("BatonKvCacheHigh",)),
     Case("BatonPreemptions", {PREEMPTED: "0+90x{n}"}, {PREEMPTED: "0+50x{n}"}),
     # What a receiver refused its sender has counted.
-    Case("BatonHandoffFailures", {BROKEN: "0+60x{n}"}, {BROKEN: "0+20x{n}", REFUSED: "0+20x{n}", LEFT: "0+300x{n}"}),
+    Case("BatonHandoffFailures", {BROKEN: "0+60x{n}"}, {BROKEN: "0+20x{n}", REFUSED: "0+20x{n}"}),
     Case("BatonHandoffFailures", {**SENDS_ELASTIC, ELASTIC_BROKEN: "0+60x{n}", REFUSED: "0+60x{n}"},
          {**SENDS_ELASTIC, ELASTIC_BROKEN: "0+20x{n}", REFUSED: "0+20x{n}"}),
     Case("BatonReservationsExpired", {EXPIRED: "0x35 2x{n}"}, {EXPIRED: "2x{n}"}),

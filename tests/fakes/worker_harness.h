@@ -14,6 +14,8 @@
 #include "baton/worker/v1/prefill.grpc.pb.h"
 #include "baton/worker/v1/status.grpc.pb.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
 #include "common/rpc/generation.h"
 #include "common/rpc/server.h"
 #include "common/transport/grpc_stream.h"
@@ -68,6 +70,15 @@ class WorkerHarness final {
   int admitted() const { return probe_.admitted; }
   // Pushes that were counted as coming from other numerics.
   int other_numerics() const { return probe_.other_numerics; }
+  // The reasons for which pushes failed here as a sender, and were refused as a receiver.
+  std::vector<Reason> failed_pushes() {
+    base::MutexLock lock(&probe_.mutex);
+    return probe_.failed_pushes;
+  }
+  std::vector<Reason> refused_pushes() {
+    base::MutexLock lock(&probe_.mutex);
+    return probe_.refused_pushes;
+  }
   KvShape shape() const { return core_->identity().shape; }
   const absl::Status& fault() const { return fault_; }
   std::shared_ptr<grpc::Channel> channel() const { return channel_; }
@@ -79,8 +90,19 @@ class WorkerHarness final {
   struct CountingProbe final : WorkerProbe {
     void SequenceAdmitted() override { ++admitted; }
     void PushFromOtherNumerics() override { ++other_numerics; }
+    void PushFailed(Reason reason) override {
+      base::MutexLock lock(&mutex);
+      failed_pushes.push_back(reason);
+    }
+    void PushRefused(Reason reason) override {
+      base::MutexLock lock(&mutex);
+      refused_pushes.push_back(reason);
+    }
     std::atomic<int> admitted{0};
     std::atomic<int> other_numerics{0};
+    base::Mutex mutex;
+    std::vector<Reason> failed_pushes ABSL_GUARDED_BY(mutex);
+    std::vector<Reason> refused_pushes ABSL_GUARDED_BY(mutex);
   };
 
   const Options options_;

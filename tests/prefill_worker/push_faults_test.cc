@@ -1,6 +1,11 @@
 // The sending half of a handoff when something breaks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <semaphore>
+#include <vector>
+
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "tests/fakes/stuck_file.h"
@@ -32,6 +37,7 @@ TEST(PushFaultsTest, AStaleTicketIsPushFailedWithTheReason) {
   EXPECT_EQ(ReasonOf(status), Reason::kPushFailed) << status;
   EXPECT_EQ(ValueOf(status, "push_reason"), "UNKNOWN_TICKET");
   EXPECT_EQ(ValueOf(status, "push_code"), "NOT_FOUND");
+  EXPECT_EQ(prefill.failed_pushes(), std::vector{Reason::kUnknownTicket});
   EXPECT_TRUE(prefill.Idle());
 }
 
@@ -48,7 +54,35 @@ TEST(PushFaultsTest, AnUnreachableDecodeWorkerIsPushFailed) {
   PrefillCall call(prefill, request);
   call.ReadAll();
   EXPECT_EQ(ReasonOf(call.Finish()), Reason::kPushFailed);
+  EXPECT_EQ(prefill.failed_pushes(), std::vector{Reason::kPushFailed});
   EXPECT_TRUE(prefill.Idle());
+}
+
+// The client may have left, and the decode worker heard of it first.
+TEST(PushFaultsTest, APushWhoseDecodeStreamIsOverIsNoFailure) {
+  auto options = PrefillOptions();
+  options.engine.max_prefill_tokens = 8;
+  WorkerHarness prefill(options), decode({});
+  const auto generation = MakeGeneration(64, 6);
+  ReservedCall reserving(decode, generation);
+  std::binary_semaphore may_go_on(0);
+  prefill.control().set_on_step([&](const StepPlan& plan) {
+    if (plan.step == 3) may_go_on.acquire();
+  });
+  PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
+  EXPECT_TRUE(Eventually([&] {
+    return std::ranges::any_of(decode.arena(), [](std::byte b) { return b != std::byte(0); });
+  })) << "the first blocks arrive";
+  reserving.call.Cancel();
+  call.ReadAll();
+  const absl::Status status = call.Finish();
+  may_go_on.release();
+  EXPECT_EQ(ReasonOf(status), Reason::kPushFailed) << status;
+  EXPECT_EQ(ValueOf(status, "push_reason"), "REVOKED");
+  EXPECT_TRUE(prefill.failed_pushes().empty());
+  EXPECT_TRUE(decode.refused_pushes().empty());
+  EXPECT_TRUE(prefill.Idle());
+  EXPECT_TRUE(decode.Idle());
 }
 
 TEST(PushFaultsTest, TokensFlowWhileAPushIsBeingOpened) {

@@ -62,7 +62,8 @@ def alerts():
                 "PUSH_FAILED: the network between prefill and decode workers, or an `--advertise` that does not"
                 " lead there. LAYOUT_MISMATCH: workers of different settings. REVOKED, EXPIRED: decode workers are"
                 " short of blocks or stand still. DEVICE_FAULT: see the worker's log; `--kv-transport grpc` does"
-                " without pairs of devices."
+                " without pairs of devices. other, of a receiver: what came was damaged, or from a worker that is out of"
+                " step; its message stands in the log of the router."
             ),
         ),
         Alert(

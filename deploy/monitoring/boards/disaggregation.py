@@ -91,8 +91,8 @@ def _handoff():
               [(rate("baton_kv_transfer_bytes_sum"), "sent")]),
         Panel("Handoffs by transport", "Per second, as they began: messages of gRPC, or from device to device.", "reqps",
               [(rate("baton_kv_pushes_total", "transport"), "{{transport}}")]),
-        Panel("Handoffs that failed", "Per second, by reason, as both sides count them. CANCELLED: the client left. Each "
-              "other one costs a request a pause.", "reqps",
+        Panel("Handoffs that failed", "Per second, by reason, as both sides count them. Each costs a request "
+              "a pause.", "reqps",
               [(seen("baton_kv_transfer_failures_total", "side, reason", "no failures"), "{{side}} {{reason}}")]),
         Panel("Reservations that expired", "Per second: their push showed no sign of life for 30 s.", "reqps",
               [(rate("baton_reservations_expired_total"), "expired")]),
