@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/config/flag_set.h"
 
@@ -8,6 +11,12 @@ namespace {
 constexpr size_t kColumn = 34;  // where the texts begin
 constexpr size_t kWidth = 100;
 
+// Of UTF-8: the bytes that do not go on with a character.
+size_t CharactersOf(std::string_view text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; }));
+}
+
 // `text` in lines that end before kWidth, all but the first indented to kColumn.
 std::string Wrapped(const std::string& text) {
   std::string result;
@@ -15,13 +24,15 @@ std::string Wrapped(const std::string& text) {
   size_t begin = 0;
   while (begin < text.size()) {
     const size_t end = std::min(text.find(' ', begin), text.size());
-    if (column + (end - begin) > kWidth && column > kColumn) {
+    const std::string word = text.substr(begin, end - begin);
+    const size_t width = CharactersOf(word);
+    if (column + width > kWidth && column > kColumn) {
       result.back() = '\n';  // the space before
       result += std::string(kColumn, ' ');
       column = kColumn;
     }
-    result += text.substr(begin, end - begin) + " ";
-    column += end - begin + 1;
+    result += word + " ";
+    column += width + 1;
     begin = end + 1;
   }
   if (!result.empty()) result.pop_back();
@@ -39,22 +50,27 @@ std::string Line(const Flag& flag) {
   std::string names = "  --" + flag.name;
   for (const std::string& alias : flag.aliases) names += ", --" + alias;
   if (!flag.value.empty()) names += " " + flag.value;
-  if (names.size() + 2 > kColumn) {
+  const size_t width = CharactersOf(names);
+  if (width + 2 > kColumn) {
     names += "\n" + std::string(kColumn, ' ');
   } else {
-    names.resize(kColumn, ' ');
+    names.append(kColumn - width, ' ');
   }
   return names + Wrapped(flag.help + DefaultOf(flag)) + "\n";
 }
 
 }  // namespace
 
-std::string FlagSet::Help(bool all) const {
+std::string FlagSet::Usage() const {
   std::string usage = program_;
   for (const Flag& flag : flags_) {
     if (flag.positional) usage += " " + flag.value;
   }
-  std::string help = description_ + "\n\nUsage: " + usage + " [flags]\n";
+  return usage;
+}
+
+std::string FlagSet::Help(bool all) const {
+  std::string help = description_ + "\n\nUsage: " + Usage() + " [flags]\n";
   std::vector<std::string> groups;
   for (const Flag& flag : flags_) {
     if (std::find(groups.begin(), groups.end(), flag.group) == groups.end()) {

@@ -115,8 +115,8 @@ void FlagSet::CheckRequired(const RawValues& raw, UsageErrors* errors) const {
   for (const Flag& flag : flags_) {
     if (!flag.required || raw.contains(flag.name)) continue;
     const std::string name = flag.positional ? flag.value : "--" + flag.name;
-    const std::string usage = flag.positional ? name : name + " " + flag.value;
-    errors->Add(UsageError(name + " is missing", "expected " + flag.help, program_ + " " + usage));
+    const std::string given = flag.positional ? "" : " " + name + " " + flag.value;
+    errors->Add(UsageError(name + " is missing", "expected " + flag.help, Usage() + given));
   }
 }
 

@@ -123,6 +123,8 @@ class FlagSet {
   void DropExcluded(RawValues* raw, UsageErrors* errors) const;
   void CheckRequired(const RawValues& raw, UsageErrors* errors) const;
   void Apply(const RawValues& raw, UsageErrors* errors);
+  // The command and its arguments, as they are typed.
+  std::string Usage() const;
   const Flag* Find(std::string_view name_or_alias) const;
   std::vector<std::string> VisibleNames(std::string_view prefix) const;
 

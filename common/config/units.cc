@@ -60,7 +60,7 @@ absl::StatusOr<base::Duration> ParseDuration(std::string_view text,
   constexpr double kLongest = 366 * 24 * 3600e9;  // sums with clock readings must not overflow
   const auto value = ParseWithUnit(text, kUnits, bare);
   if (value && *value <= kLongest) return std::chrono::nanoseconds(std::llround(*value));
-  return WrongQuantity(text, "a duration of a year at most, e.g. 500ms, 30s or 2m");
+  return WrongQuantity(text, "a duration from 0 to a year, e.g. 500ms, 30s or 2m");
 }
 
 std::string FormatSize(int64_t bytes) {

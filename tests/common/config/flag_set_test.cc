@@ -299,6 +299,37 @@ TEST_F(FlagSetTest, MissingAndSurplusArgumentsAreErrors) {
   EXPECT_THAT(Error({"dir", "--port"}), HasSubstr("--port"));
 }
 
+TEST_F(FlagSetTest, TheHintForWhatIsMissingHasAllArguments) {
+  FlagSet set("baton-test", "test", "d");
+  std::string in, out, more;
+  for (const auto& [name, target] : {std::pair{"in", &in}, std::pair{"out", &out}}) {
+    Flag flag = TextFlag(name, target);
+    flag.value = name == std::string("in") ? "IN" : "OUT";
+    flag.help = "a file";
+    flag.positional = flag.required = true;
+    set.Add(std::move(flag));
+  }
+  Flag flag = Valued(TextFlag("more", &more), "FILE");
+  flag.required = true;
+  set.Add(With(std::move(flag), "Group", "one more file"));
+  const std::string error(set.Parse({"a"}, {}).message());
+  EXPECT_THAT(error, HasSubstr("OUT is missing: expected a file. Try: baton-test IN OUT\n"));
+  EXPECT_THAT(error, HasSubstr("--more is missing: expected one more file. Try: baton-test IN OUT "
+                               "--more FILE"));
+}
+
+TEST_F(FlagSetTest, HelpCountsCharactersNotBytes) {
+  FlagSet set("baton-test", "test", "d");
+  std::vector<std::string> names, plain;
+  set.Add(With(Valued(TextListFlag("names", &names), "NAME,\u2026"), "Group",
+               std::string(62, 'x') + " \u2026\u2026\u2026"));
+  set.Add(With(Valued(TextListFlag("plain", &plain), "NAME"), "Group", "y"));
+  const std::string help = set.Help(true);
+  EXPECT_THAT(help, HasSubstr("  --names NAME,\u2026" + std::string(18, ' ') + "xxx"));
+  EXPECT_THAT(help, HasSubstr("  --plain NAME" + std::string(20, ' ') + "y\n"));
+  EXPECT_THAT(help, HasSubstr("xxx \u2026\u2026\u2026\n")) << "66 characters fit the line";
+}
+
 TEST_F(FlagSetTest, ChecksSeeTheFinalValues) {
   set_.AddCheck(
       [&] { return port_ == 9 ? UsageError("nine", "is wrong", "eight") : absl::OkStatus(); });
