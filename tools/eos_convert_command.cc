@@ -20,9 +20,8 @@ int EosConvertCommand(const Invocation& call) {
   BindEosFile(&set, &file);
   Flag target = Valued(TextFlag("out", &out), "X.csv");
   target.required = true;
-  set.Add(Common(With(std::move(target), "Output",
-                      "the file to write; one that is there is "
-                      "replaced")));
+  set.Add(Common(
+      With(std::move(target), "Output", "the CSV file to write; an existing one is replaced")));
   if (const auto exit = call.Read(&set)) return *exit;
   const auto result = ConvertToCsv(LogNamed(file), out);
   if (!result.ok()) return ReportEosFailure(set, result.status());

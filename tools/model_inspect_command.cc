@@ -48,22 +48,22 @@ struct Inspection {
 void BindInspect(FlagSet* set, InspectFlags* flags) {
   BindModelDir(set, &flags->directory);
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
-  Flag original = With(TextFlag("original", &flags->original), "Question",
+  Flag original = With(TextFlag("original", &flags->original), "Weights",
                        "of a quantized model: the directory that it was made from, for the error "
                        "of every projection");
   original.value = "DIR";
   set->Add(std::move(original));
-  set->Add(Common(With(IntFlag("tokens", &flags->query.tokens, {.min = 1}), "Question",
+  set->Add(Common(With(IntFlag("tokens", &flags->query.tokens, {.min = 1}), "Costs",
                        "length of the prompt and of the sequence that the costs are for")));
   set->Add(Common(
       With(SizeFlag("memory", &flags->query.memory_bytes, {.min = 0, .max = int64_t{1} << 50}),
-           "Question", "memory for the KV cache")));
-  set->Add(With(ChoiceFlag("dtype", &flags->dtype, CpuChoicesOf(DtypeFlag())), "Question",
+           "Costs", "memory for the KV cache")));
+  set->Add(With(ChoiceFlag("dtype", &flags->dtype, CpuChoicesOf(DtypeFlag())), "Costs",
                 "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, CpuChoicesOf(KvDtypeFlag())), "Question",
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, CpuChoicesOf(KvDtypeFlag())), "Costs",
                 "type of the KV cache; auto: that of the computation"));
-  set->Add(With(IntFlag("block-size", &flags->query.block_size, {.min = 1, .max = 1024}),
-                "Question", "tokens in a KV block"));
+  set->Add(With(IntFlag("block-size", &flags->query.block_size, {.min = 1, .max = 1024}), "Costs",
+                "tokens in a KV block"));
 }
 
 kernels::DType Resolve(DtypeFlag flag, kernels::DType automatic) {

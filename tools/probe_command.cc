@@ -21,10 +21,10 @@ int ProbeCommand(const Invocation& call) {
   positional.help = "host:port of a gRPC server";
   positional.positional = positional.required = true;
   set.Add(std::move(positional));
-  set.Add(Common(With(Valued(TextFlag("service", &service), "NAME"), "Question",
+  set.Add(Common(With(Valued(TextFlag("service", &service), "NAME"), "Probe of a server",
                       "one service, e.g. baton.v1.InferenceService; default: the whole server")));
-  set.Add(Common(With(DurationFlag("timeout", &timeout, std::chrono::seconds(1)), "Question",
-                      "how long to wait for the answer")));
+  set.Add(Common(With(DurationFlag("timeout", &timeout, std::chrono::seconds(1)),
+                      "Probe of a server", "how long to wait for the answer")));
   set.Add(With(Valued(TextFlag("tls-role", &role), "NAME"), "TLS",
                "the role that the server's certificate names"));
   BindClientTls(&set, &tls);

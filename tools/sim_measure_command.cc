@@ -18,7 +18,7 @@ struct MeasureFlags {
 
 void BindMeasure(FlagSet* set, MeasureFlags* flags) {
   BindModelDir(set, &flags->model_dir);
-  const std::string group = "Workers";
+  const std::string group = "Simulated workers";
   set->Add(Common(With(IntFlag("threads", &flags->options.model.threads, {.min = 0, .max = 4096}),
                        group, "threads of the worker; 0: one per physical core")));
   set->Add(With(ChoiceFlag("dtype", &flags->dtype, CpuChoicesOf(DtypeFlag())), group,

@@ -61,8 +61,9 @@ void BindCache(FlagSet* set, EngineFlags* flags) {
            "cache, where no size of the cache is given; serve divides it among a GPU's workers"));
   set->Add(With(IntFlag("block-size", &flags->block_size, {.min = 1, .max = 1024}), group,
                 "tokens in a block"));
-  set->Add(With(SwitchFlag("enable-prefix-caching", &flags->enable_prefix_caching), group,
-                "reuse blocks of equal prompt beginnings; --no-enable-prefix-caching"));
+  set->Add(
+      With(SwitchFlag("enable-prefix-caching", &flags->enable_prefix_caching), group,
+           "reuse KV blocks of equal prompt prefixes; --no-enable-prefix-caching turns it off"));
   set->AddCheck([flags] {
     const EngineFlags defaults;
     if (flags->device != DeviceFlag::kCpu ||
@@ -76,8 +77,8 @@ void BindCache(FlagSet* set, EngineFlags* flags) {
 
 void BindDevice(FlagSet* set, EngineFlags* flags) {
   const std::string group = "Device";
-  set->Add(With(ChoiceFlag("device", &flags->device), group,
-                "where the model runs; cuda needs a build that has it"));
+  set->Add(Common(With(ChoiceFlag("device", &flags->device), group,
+                       "where the model runs; cuda needs a build that has it")));
   set->Add(
       Common(With(ChoiceFlag("dtype", &flags->dtype), group,
                   "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16; "
@@ -124,7 +125,7 @@ void BindSpeculation(FlagSet* set, EngineFlags* flags) {
                 "foretold for them are together at most this many tokens"));
   set->Add(With(SwitchFlag("jump-forward", &flags->jump_forward), group,
                 "compute the tokens that a guide leaves no choice of in one step; tokens stay the "
-                "same; --no-jump-forward"));
+                "same; --no-jump-forward turns it off"));
 }
 
 void BindEnds(FlagSet* set, EngineFlags* flags) {

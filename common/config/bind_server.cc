@@ -36,7 +36,8 @@ void BindTls(FlagSet* set, TlsFlags* tls) {
     if (tls->cert.empty() == tls->key.empty() && tls->key.empty() == tls->ca.empty()) {
       return absl::OkStatus();
     }
-    return UsageError("TLS is set up by parts", "it is mutual and needs all three files",
+    return UsageError("only some of --tls-cert, --tls-key and --tls-ca are given",
+                      "a server needs all three, because TLS is mutual here",
                       "--tls-cert FILE --tls-key FILE --tls-ca FILE");
   });
 }
@@ -46,7 +47,8 @@ void BindClientTls(FlagSet* set, TlsFlags* tls) {
   set->AddCheck([tls] {
     const bool pair = tls->cert.empty() == tls->key.empty();
     if (pair && (tls->cert.empty() || !tls->ca.empty())) return absl::OkStatus();
-    return UsageError("TLS is set up by parts", "a certificate needs its key and an authority",
+    return UsageError("only some of --tls-cert, --tls-key and --tls-ca are given",
+                      "--tls-cert and --tls-key go together, and need --tls-ca",
                       "--tls-cert FILE --tls-key FILE --tls-ca FILE, or --tls-ca FILE alone");
   });
 }
@@ -62,10 +64,10 @@ void BindLog(FlagSet* set, ServerFlags* flags) {
     levels.emplace_back(level, level);
   }
   set->Add(Common(With(ChoiceFlag("log-level", &flags->log_level, std::move(levels)), group,
-                       "least severity that is logged")));
+                       "lowest severity to log")));
   set->Add(
       With(DurationFlag("log-stats-interval", &flags->log_stats_interval, std::chrono::seconds(1)),
-           group, "how often a line tells the load, while there is any; 0 = never"));
+           group, "how often the load is logged while there is any; 0 = never"));
 }
 
 void BindTracing(FlagSet* set, ServerFlags* flags) {
@@ -187,7 +189,7 @@ void BindEosLog(FlagSet* set, RouterFlags* flags) {
       SizeFlag("eos-log-max-size", &flags->eos_log_max_size, {.min = 0, .max = int64_t{1} << 40}),
       eos, "FILE becomes FILE.N, then FILE.N.zst, before it is larger; 0 = never"));
   set->Add(With(IntFlag("eos-log-files", &flags->eos_log_files, {.min = 1, .max = 100'000}), eos,
-                "so many FILE.N are kept, the oldest are removed"));
+                "how many FILE.N to keep; older ones are removed"));
   set->Add(With(DoubleFlag("eos-log-sample", &flags->eos_log_sample, {.min = 0, .max = 1}), eos,
                 "share of requests in the log, chosen by their ids: all rows of one or none"));
   set->AddCheck([flags] {

@@ -23,17 +23,17 @@ constexpr double kShortestLoad = 60;     // seconds
 constexpr double kUnlimitedTpotMs = 50;  // stands in for a limit that was not set
 
 void BindQuestion(FlagSet* set, PlanFlags* flags) {
-  const std::string group = "Question";
+  const std::string group = "Plan";
   Flag slo = Valued(TextFlag("slo", &flags->slo), "ttft=500ms,tpot=50ms");
   slo.required = true;
   set->Add(Common(With(std::move(slo), group,
-                       "limits of ttft, tpot and e2e that percentile=99 per cent of the requests "
-                       "are to keep, all of them")));
+                       "limits on ttft, tpot and e2e, all of which percentile=99 per cent of the "
+                       "requests have to keep")));
   Flag hardware = Valued(TextFlag("hardware", &flags->hardware), "FILE|measured");
   hardware.required = true;
-  set->Add(Common(With(std::move(hardware), group,
-                       "what a device can do, as the files in deploy/hardware; measured: this "
-                       "machine's cores")));
+  set->Add(
+      Common(With(std::move(hardware), group,
+                  "a file like those in deploy/hardware, or measured for this machine's cores")));
   set->Add(Common(With(IntFlag("max-devices", &flags->max_devices, {.min = 1, .max = 4096}), group,
                        "how many devices there may be")));
   const Choices<RolesAllowed> roles = {{"any", RolesAllowed::kAny},
@@ -51,7 +51,7 @@ void BindQuestion(FlagSet* set, PlanFlags* flags) {
 }
 
 void BindModelUse(FlagSet* set, PlanFlags* flags) {
-  const std::string group = "Workers";
+  const std::string group = "Simulated workers";
   set->Add(With(ChoiceFlag("dtype", &flags->dtype, CpuChoicesOf(DtypeFlag())), group,
                 "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
   set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, CpuChoicesOf(KvDtypeFlag())), group,
@@ -73,6 +73,9 @@ void BindModelUse(FlagSet* set, PlanFlags* flags) {
 absl::Status CheckPlanFlags(const FlagSet& set, const PlanFlags& flags) {
   const simulator::SimFlags& load = flags.load;
   const int loads = (load.rate ? 1 : 0) + (load.concurrency ? 1 : 0) + (load.trace.empty() ? 0 : 1);
+  if (loads == 0) {
+    return UsageError("no load", "expected one of --rate, --concurrency and --trace", "--rate 10");
+  }
   if (loads != 1) {
     return UsageError(absl::StrCat("found ", loads, " of --rate, --concurrency and --trace"),
                       "expected one, which says when requests come", "--rate 10");

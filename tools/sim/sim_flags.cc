@@ -65,10 +65,11 @@ void BindCluster(FlagSet* set, SimFlags* flags) {
 }
 
 void BindWorkers(FlagSet* set, SimFlags* flags) {
-  const std::string group = "Workers";
+  const std::string group = "Simulated workers";
   Flag cost = Valued(TextFlag("step-cost", &flags->cost), "FILE");
   cost.required = true;
-  set->Add(Common(With(std::move(cost), group, "how long steps take: what baton sim fit writes")));
+  set->Add(
+      Common(With(std::move(cost), group, "the file of step times that baton sim fit writes")));
   set->Add(With(IntFlag("max-model-len", &flags->max_model_len, {.min = 2}), group,
                 "tokens of prompt and output together"));
   set->Add(Common(With(IntFlag("max-num-seqs", &flags->max_num_seqs, {.min = 1, .max = 65536}),
@@ -87,8 +88,9 @@ void BindWorkers(FlagSet* set, SimFlags* flags) {
                                 {.min = 1, .max = int64_t{1} << 50}),
                        "SIZE/s"),
                 group, "bytes per second that a step copies to swap space or back"));
-  set->Add(With(SwitchFlag("enable-prefix-caching", &flags->prefix_caching), group,
-                "reuse blocks of equal prompt beginnings; --no-enable-prefix-caching"));
+  set->Add(
+      With(SwitchFlag("enable-prefix-caching", &flags->prefix_caching), group,
+           "reuse KV blocks of equal prompt prefixes; --no-enable-prefix-caching turns it off"));
   set->Add(With(SwitchFlag("async-scheduling", &flags->two_steps), group,
                 "plan the next step while one computes, as on a GPU"));
   set->Add(Common(With(Valued(CommaListFlag("policy", &flags->policies), "NAME,…"), group,
@@ -163,6 +165,9 @@ absl::Status Check(const FlagSet& set, const SimFlags& flags) {
   BATON_RETURN_IF_ERROR(CheckSettings(set, flags));
   const int loads =
       (flags.rate ? 1 : 0) + (flags.concurrency ? 1 : 0) + (flags.trace.empty() ? 0 : 1);
+  if (loads == 0) {
+    return UsageError("no load", "expected one of --rate, --concurrency and --trace", "--rate 10");
+  }
   if (loads != 1) {
     return UsageError(absl::StrCat("found ", loads, " of --rate, --concurrency and --trace"),
                       "expected one, which says when requests come", "--rate 10");

@@ -20,6 +20,9 @@ absl::Status CheckSources(const PlanOptions& options) {
   const bool file = !options.prompts.empty();
   const int arrivals =
       (options.rate != 0 ? 1 : 0) + (options.concurrency != 0 ? 1 : 0) + (trace ? 1 : 0);
+  if (arrivals == 0) {
+    return UsageError("no load", "expected one of --rate, --concurrency and --trace", "--rate 10");
+  }
   if (arrivals != 1) {
     return UsageError(absl::StrCat("found ", arrivals, " of --rate, --concurrency and --trace"),
                       "expected one", "--rate 10");

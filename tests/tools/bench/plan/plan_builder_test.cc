@@ -311,7 +311,8 @@ TEST(PlanBuilderTest, TextPromptsNeedATokenizer) {
 TEST(PlanBuilderTest, RefusesContradictions) {
   PlanOptions options = Options();
   options.requests = 3;
-  EXPECT_THAT(Refusal(options), HasSubstr("found 0 of --rate"));
+  EXPECT_THAT(Refusal(options),
+              HasSubstr("no load: expected one of --rate, --concurrency and --trace"));
   options.rate = 1;
   options.concurrency = 1;
   EXPECT_THAT(Refusal(options), HasSubstr("found 2 of --rate"));
