@@ -50,8 +50,36 @@ TEST(GenerateCommand, StreamsTheAnswerAndTellsHowItEnded) {
   const Output run = Generate({"--server", server.address(), "--prompt", "hello", "--eos-steps"});
   EXPECT_EQ(run.exit, 0);
   EXPECT_EQ(run.out, "hello\n");
-  EXPECT_THAT(run.err, HasSubstr("TTFT 10.0 ms, 50.0 tokens/s, 5+2 tokens, ended by stop_eos"));
+  EXPECT_THAT(run.err, HasSubstr("TTFT 10.0 ms, 5+2 tokens, ended by stop_eos"));
   EXPECT_THAT(run.err, HasSubstr("EOS ▅█  at most 0.75, at step 2 of 2"));
+}
+
+// The first line under an answer of `tokens` that took `total_ms`, the first of them 10.
+std::string SummaryText(int32_t tokens, double total_ms) {
+  FakeInferenceService server([&](const auto& spec, const std::string& text) {
+    auto answer = GoodAnswer(spec, text);
+    v1::Final* const final = answer.events.back().mutable_final();
+    final->mutable_usage()->set_completion_tokens(tokens);
+    final->mutable_timings()->set_total_ms(total_ms);
+    return answer;
+  });
+  return Generate({"--server", server.address(), "--prompt", "hello"}).err;
+}
+
+TEST(GenerateCommand, ARateIsToldOfTokensThatCameOneByOne) {
+  EXPECT_THAT(SummaryText(9, 30), HasSubstr("TTFT 10.0 ms, 400.0 tokens/s, 5+9 tokens"));
+  EXPECT_THAT(SummaryText(8, 30), HasSubstr("TTFT 10.0 ms, 5+8 tokens")) << "too few of them";
+  EXPECT_THAT(SummaryText(9, 10), HasSubstr("TTFT 10.0 ms, 5+9 tokens")) << "all came at once";
+}
+
+TEST(GenerateCommand, ALengthTargetAndItsStrengthNeedEachOther) {
+  const Output target = Generate({"--prompt", "hello", "--length-target", "5"});
+  EXPECT_EQ(target.exit, 2);
+  EXPECT_THAT(target.err, HasSubstr("--length-target without --length-strength: each needs the "
+                                    "other. Try: --length-strength 5"));
+  const Output strength = Generate({"--prompt", "hello", "--length-strength", "5"});
+  EXPECT_EQ(strength.exit, 2);
+  EXPECT_THAT(strength.err, HasSubstr("--length-strength without --length-target"));
 }
 
 // What a terminal shows of an answer of two tokens, foreseen behind the first.
@@ -74,14 +102,14 @@ std::string ForeseenText(const std::function<void(v1::Final*)>& change) {
 
 TEST(GenerateCommand, WhatWasForeseenStandsBesideWhatCame) {
   EXPECT_THAT(ForeseenText([](v1::Final*) {}),
-              HasSubstr("  tokens to go, foreseen and real, by gru: 3 and 1 at step 1\n"));
+              HasSubstr("  tokens to go, predicted/actual (predictor gru): 3/1 at step 1\n"));
 }
 
 TEST(GenerateCommand, AnAnswerThatWasCutOffWouldHaveGoneOn) {
   for (const auto reason : {v1::FINISH_REASON_LENGTH, v1::FINISH_REASON_STOP_STRING,
                             v1::FINISH_REASON_STOP_TOKEN, v1::FINISH_REASON_RUNAWAY}) {
     EXPECT_THAT(ForeseenText([&](v1::Final* final) { final->set_finish_reason(reason); }),
-                HasSubstr("by gru: 3 and at least 1 at step 1\n"));
+                HasSubstr("(predictor gru): 3/at least 1 at step 1\n"));
   }
 }
 
@@ -91,7 +119,7 @@ TEST(GenerateCommand, WhatCameIsTheNaturalEndWhereEosWasIgnored) {
                 final->mutable_usage()->set_completion_tokens(40);
                 final->mutable_usage()->set_natural_end_step(8);
               }),
-              HasSubstr("by gru: 3 and 7 at step 1\n"));
+              HasSubstr("(predictor gru): 3/7 at step 1\n"));
 }
 
 TEST(GenerateCommand, LogprobsAreShownWithoutJson) {

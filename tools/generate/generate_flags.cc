@@ -90,10 +90,22 @@ void BindBeams(FlagSet* set, RequestFlags* flags) {
 void BindRequest(FlagSet* set, RequestFlags* flags) {
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), "Server",
                 "name of the model; default: the one that is served"));
-  set->Add(With(TagFlag(&flags->tag), "Server",
-                "a word for its EOS log, such as the family of the prompts; at most 64 bytes"));
+  set->Add(With(
+      TagFlag(&flags->tag), "Server",
+      "a word that the router's EOS log keeps with each request, such as the prompt family; at "
+      "most 64 bytes"));
   BindLengths(set, flags);
   BindSampling(set, flags);
+  set->AddCheck([flags] {
+    if (flags->length_target.has_value() == flags->length_strength.has_value()) {
+      return absl::OkStatus();
+    }
+    const bool target = flags->length_target.has_value();
+    return UsageError(target ? "--length-target without --length-strength"
+                             : "--length-strength without --length-target",
+                      "each needs the other",
+                      target ? "--length-strength 5" : "--length-target 200");
+  });
 }
 
 void BindGenerate(FlagSet* set, GenerateFlags* flags) {

@@ -15,12 +15,18 @@ namespace {
 
 constexpr size_t kCurveColumns = 60;
 
-// Tokens per second after the first one.
-double RateOf(const OutcomeAnswer& outcome) {
+// How many tokens have to follow the first one for their rate to mean something: fewer may come in
+// one message.
+constexpr int32_t kFewestForRate = 8;
+
+// Tokens per second after the first one; empty where there are too few of them, or all came at
+// once, as those of a beam search do.
+std::string RateOf(const OutcomeAnswer& outcome) {
   const auto& timings = outcome.final.timings();
   const double seconds = 1e-3 * (timings.total_ms() - timings.ttft_ms());
-  const auto later = static_cast<double>(outcome.final.usage().completion_tokens() - 1);
-  return seconds > 0 && later > 0 ? later / seconds : 0;
+  const int32_t later = outcome.final.usage().completion_tokens() - 1;
+  if (later < kFewestForRate || seconds <= 0) return "";
+  return absl::StrFormat("%.1f tokens/s, ", later / seconds);
 }
 
 std::string CurveOf(const OutcomeAnswer& outcome) {
@@ -35,15 +41,15 @@ std::string CurveOf(const OutcomeAnswer& outcome) {
 
 // How much came behind a step. An answer that was cut off would have gone on; under a policy that
 // ignores EOS the end that the model wanted may lie inside it.
-std::string RealText(const v1::Final& final, int32_t at_step) {
+std::string ActualText(const v1::Final& final, int32_t at_step) {
   const v1::Usage& usage = final.usage();
   if (usage.has_natural_end_step()) return absl::StrCat(usage.natural_end_step() - at_step);
   const bool ended = final.finish_reason() == v1::FINISH_REASON_STOP_EOS;
   return absl::StrCat(ended ? "" : "at least ", usage.completion_tokens() - at_step);
 }
 
-// What was foreseen at the first step and after each quarter of the answer, beside what came.
-std::string ForeseenAndReal(const OutcomeAnswer& outcome) {
+// What was predicted at the first step and after each quarter of the answer, beside what came.
+std::string PredictedAndActual(const OutcomeAnswer& outcome) {
   if (outcome.predictions.empty()) return "";
   const int32_t tokens = outcome.final.usage().completion_tokens();
   std::string text;
@@ -56,10 +62,12 @@ std::string ForeseenAndReal(const OutcomeAnswer& outcome) {
     if (found == outcome.predictions.end()) break;
     if (found->at_step() <= shown) continue;
     shown = found->at_step();
-    absl::StrAppend(&text, text.empty() ? "  tokens to go, foreseen and real, by " : ";",
-                    text.empty() ? found->predictor() + ":" : "",
-                    absl::StrFormat(" %.0f and %s at step %d", found->expected_remaining(),
-                                    RealText(outcome.final, shown), shown));
+    absl::StrAppend(&text,
+                    text.empty()
+                        ? "  tokens to go, predicted/actual (predictor " + found->predictor() + "):"
+                        : ";",
+                    absl::StrFormat(" %.0f/%s at step %d", found->expected_remaining(),
+                                    ActualText(outcome.final, shown), shown));
   }
   return text + "\n";
 }
@@ -75,15 +83,15 @@ std::string AnswerSummary(const OutcomeAnswer& answer) {
   const v1::Final& final = answer.final;
   const v1::Usage& usage = final.usage();
   std::string text = absl::StrFormat(
-      "  TTFT %.1f ms, %.1f tokens/s, %d+%d tokens, ended by %s (cause: %s%s)",
-      final.timings().ttft_ms(), RateOf(answer), usage.prompt_tokens(), usage.completion_tokens(),
+      "  TTFT %.1f ms, %s%d+%d tokens, ended by %s (cause: %s%s)", final.timings().ttft_ms(),
+      RateOf(answer), usage.prompt_tokens(), usage.completion_tokens(),
       std::string(FinishReasonText(final.finish_reason())),
       std::string(StopCauseText(final.stop_cause())), MatchOf(final));
   if (usage.has_natural_end_step()) {
     absl::StrAppend(&text, ", natural end at step ", usage.natural_end_step());
   }
   if (final.attempts() > 1) absl::StrAppend(&text, ", ", final.attempts(), " attempts");
-  return text + "\n" + CurveOf(answer) + ForeseenAndReal(answer) + LogprobsText(answer);
+  return text + "\n" + CurveOf(answer) + PredictedAndActual(answer) + LogprobsText(answer);
 }
 
 }  // namespace
