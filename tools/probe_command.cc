@@ -1,5 +1,6 @@
 #include <chrono>
 
+#include "common/base/shown_text.h"
 #include "common/config/bind.h"
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
@@ -34,11 +35,18 @@ int ProbeCommand(const Invocation& call) {
                                   "--tls-role with the role that it names: decode, prefill or "
                                   "router, which is expected otherwise"};
   const auto health = CheckHealth(address, service, timeout, {.tls = tls, .role = role});
-  if (!health.ok()) {
+  if (absl::IsNotFound(health.status())) {
     return ReportFatal(
         set.program(),
-        FatalOf(ExplainNoServer(health.status(), address, words), ExitCode::kRequestFailed,
-                "cannot probe " + address, "the address of a running server; a service it knows"));
+        {.code = ExitCode::kRequestFailed,
+         .what = "cannot probe " + address,
+         .why = "there is no service '" + ShownText(service) + "' there",
+         .next = "--service baton.v1.InferenceService of a router, or leave --service out"});
+  }
+  if (!health.ok()) {
+    return ReportFatal(set.program(), FatalOf(ExplainNoServer(health.status(), address, words),
+                                              ExitCode::kRequestFailed, "cannot probe " + address,
+                                              "the address of a running server"));
   }
   Print(std::string(HealthName(*health)) + "\n");
   return ToInt(*health == Health::kServing ? ExitCode::kOk : ExitCode::kRequestFailed);

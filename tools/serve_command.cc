@@ -171,7 +171,7 @@ std::optional<Fatal> StartUp(Supervisor* supervisor, const ServeFlags& flags,
     return Fatal{.code = ExitCode::kResources,
                  .what = "the router did not find its workers",
                  .why = "/readyz did not say yes within 60 s",
-                 .next = "what its log lines above say"};
+                 .next = "fix what its log lines above say"};
   }
   return std::nullopt;
 }

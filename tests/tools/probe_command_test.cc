@@ -35,7 +35,7 @@ TEST(ProbeCommand, TellsWhetherAServerServes) {
   EXPECT_EQ(out, "SERVING\n");
   EXPECT_EQ(Probe({(*server)->address(), "--service", "a.B"}, &out), 0);
   EXPECT_EQ(Probe({(*server)->address(), "--service", "no.Such"}, &out), 1);
-  EXPECT_THAT(out, HasSubstr("cannot probe"));
+  EXPECT_THAT(out, HasSubstr("there is no service 'no.Such' there. Try: --service baton.v1."));
 }
 
 TEST(ProbeCommand, NobodyThereExits1) {

@@ -29,11 +29,15 @@ void BindEosFiles(FlagSet* set, std::vector<std::string>* files, bool required) 
 }
 
 int ReportEosFailure(const FlagSet& set, const absl::Status& status) {
-  const ExitCode code = absl::IsInvalidArgument(status) || absl::IsDataLoss(status)
-                            ? ExitCode::kRequestFailed
-                            : ExitCode::kResources;
-  return ReportFatal(set.program(), FatalOf(status, code, "cannot go on",
-                                            "a file that --eos-log wrote, and a folder with room"));
+  if (absl::IsInvalidArgument(status) || absl::IsDataLoss(status)) {
+    return ReportFatal(set.program(),
+                       FatalOf(status, ExitCode::kRequestFailed, "cannot use the EOS log",
+                               "a file that --eos-log wrote"));
+  }
+  return ReportFatal(
+      set.program(),
+      FatalOf(status, ExitCode::kResources, "cannot read or write a file",
+              "the path of an EOS log that exists; if the disk is full, free space"));
 }
 
 }  // namespace baton

@@ -142,7 +142,7 @@ std::optional<Fatal> Supervisor::StartAll(const std::vector<ServiceSpec>& specs)
         .code = ExitCode::kResources,
         .what = NotReady() + " did not get ready",
         .why = "no ready line within " + absl::StrCat(base::Seconds(options_.start_timeout)) + " s",
-        .next = "its log lines above"};
+        .next = "read its log lines above"};
   }
   started_ = true;
   return std::nullopt;
@@ -165,7 +165,7 @@ std::optional<Fatal> Supervisor::StartFailure() const {
                  .what = "cannot start " + service->spec.name,
                  .why = "it ended with " + ExitText(code),
                  .next = code == kSignals + SIGBUS ? "again once the files are whole"
-                                                   : "what its log lines above say"};
+                                                   : "fix what its last log line above says"};
   }
   return std::nullopt;
 }

@@ -140,8 +140,11 @@ absl::StatusOr<StepCost> ParseStepCost(const std::string& text, const std::strin
 }
 
 absl::StatusOr<StepCost> ReadStepCost(const std::string& path) {
-  BATON_ASSIGN_OR_RETURN(const std::string text, ReadText(path, "the step costs "));
-  return ParseStepCost(text, path);
+  const auto text = ReadText(path, "the step costs ");
+  if (text.ok()) return ParseStepCost(*text, path);
+  // The flag is wrong; no resource is lacking.
+  return absl::InvalidArgumentError(
+      absl::StrCat(std::string(text.status().message()), "; baton sim fit FILE… > cost.json"));
 }
 
 nlohmann::ordered_json CostTerms(const StepCost& cost) {
