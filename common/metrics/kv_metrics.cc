@@ -102,7 +102,7 @@ std::vector<MetricInfo> KvMetrics() {
       "baton_kv_transfer_duration_seconds",
       "reserve: from asking for blocks to getting them, at the decode worker; send: from the "
       "first blocks, while later chunks of the prompt are computed, to the commit, 0 where none "
-      "had to be sent, ack: from the commit to its answer, at the prefill worker.",
+      "had to be sent; ack: from the commit to its answer, at the prefill worker.",
       {{"stage", {"reserve", "send", "ack"}}});
   duration.buckets = ShortTimeBuckets();
   rows.push_back(std::move(duration));

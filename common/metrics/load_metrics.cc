@@ -77,14 +77,14 @@ std::vector<MetricInfo> Roles() {
                    "to", {"prefill", "decode"}),
           "reason", {"prompts", "places", "nobody"}),
       WorkerRow(Metric::kRolePromptWait, MetricType::kGauge, "baton_role_prompt_wait_seconds",
-                "How long a prompt that comes now waits until it is computed, as an elastic "
-                "worker was told last of the whole cluster."),
+                "Cluster-wide, as last reported to this elastic worker: how long a prompt that "
+                "comes now would wait to be computed."),
       WorkerRow(Metric::kRolePrefillLoad, MetricType::kGauge, "baton_role_prefill_load",
-                "Share of the time of the workers that take prompts which prompts took lately, "
-                "likewise."),
+                "Cluster-wide, as last reported to this elastic worker: share of their recent "
+                "time that workers of the prefill role spent on prompts."),
       WorkerRow(Metric::kRoleDecodeFill, MetricType::kGauge, "baton_role_decode_fill",
-                "How full the workers that take answers are, on the mean and likewise; 1 is all "
-                "that they bear.")};
+                "Cluster-wide, as last reported to this elastic worker: mean fill of the workers "
+                "of the decode role; 1 is full.")};
   for (MetricInfo& row : rows) row.owners = kDecodeOwns;
   return rows;
 }

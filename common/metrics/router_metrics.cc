@@ -10,9 +10,10 @@ std::vector<MetricInfo> RouterMetrics() {
        .owners = kRouterOwns,
        .labels = {{"worker", {}}, {"worker_role", {"prefill", "decode"}}},
        .buckets = {},
-       .help = "1 while the worker's status stream lives and it takes requests, if it serves both "
-               "roles of either, else 0; `role` is "
-               "the router's own.",
+       .help =
+           "1 while the worker's status stream is open and it takes requests (of either role, if "
+           "it serves both), else 0; `worker_role` is the worker's role, `role` the router's "
+           "own.",
        .precreated = {}},
       {.id = Metric::kRouterPickDuration,
        .name = "baton_router_pick_duration_seconds",
