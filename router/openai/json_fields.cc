@@ -37,6 +37,10 @@ absl::Status WrongType(std::string_view field, const BodyJson& value, std::strin
                                       std::string(expected)));
 }
 
+std::string ElementName(std::string_view field, size_t index) {
+  return absl::StrCat(std::string(field), "[", index, "]");
+}
+
 absl::Status CheckLimitAs(std::string_view field, RequestLimit limit, int64_t have) {
   const absl::Status within = CheckLimit(limit, have);
   if (within.ok()) return within;
@@ -100,9 +104,11 @@ absl::StatusOr<std::vector<int32_t>> IdsOf(std::string_view field, const BodyJso
   if (!value.is_array()) return WrongType(field, value, "a list of token ids");
   std::vector<int32_t> ids;
   ids.reserve(value.size());
-  for (const BodyJson& id : value) {
-    BATON_ASSIGN_OR_RETURN(const int32_t number, Int32Of(field, id));
-    ids.push_back(number);
+  for (size_t i = 0; i < value.size(); ++i) {
+    const auto number = Int32Of(field, value[i]);
+    // There may be very many of them, so names are made for errors only.
+    if (!number.ok()) return Int32Of(ElementName(field, i), value[i]).status();
+    ids.push_back(*number);
   }
   return ids;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -27,6 +28,8 @@ absl::StatusOr<std::vector<int32_t>> IdsOf(std::string_view field, const nlohman
 
 absl::Status WrongType(std::string_view field, const nlohmann::json& value,
                        std::string_view expected);
+// How errors name an element of a field that is a list, as stop[1].
+std::string ElementName(std::string_view field, size_t index);
 // The table's CheckLimit, of a field that has another name here than in the table.
 absl::Status CheckLimitAs(std::string_view field, RequestLimit limit, int64_t have);
 // For a field that is known and has a value that asks for something that there is not.

@@ -120,7 +120,11 @@ absl::Status TakeMinTokens(const BodyField& field, RequestDraft* draft) {
 absl::Status TakeStop(const BodyField& field, RequestDraft* draft) {
   const BodyJson list = field.value.is_array() ? field.value : BodyJson::array({field.value});
   BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kStopStrings, std::ssize(list)));
-  for (const BodyJson& entry : list) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    const BodyJson& entry = list[i];
+    if (!entry.is_string() && field.value.is_array()) {
+      return WrongType(ElementName(field.name, i), entry, "a string");
+    }
     if (!entry.is_string()) return WrongType(field.name, entry, "a string or a list of strings");
     const auto& text = entry.get_ref<const std::string&>();
     BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kStopStringBytes, std::ssize(text)));

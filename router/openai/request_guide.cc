@@ -105,8 +105,8 @@ absl::Status ReadGuidedChoice(const BodyJson& value, RequestDraft* draft) {
   if (!value.is_array()) return WrongType("guided_choice", value, "a list of strings");
   if (value.empty()) return EmptyGuide("guided_choice", "at least one string");
   BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedChoices, std::ssize(value)));
-  for (const BodyJson& choice : value) {
-    BATON_ASSIGN_OR_RETURN(std::string text, StringOf("guided_choice", choice));
+  for (size_t i = 0; i < value.size(); ++i) {
+    BATON_ASSIGN_OR_RETURN(std::string text, StringOf(ElementName("guided_choice", i), value[i]));
     BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedChoiceBytes, std::ssize(text)));
     draft->request.spec.add_guided_choice(std::move(text));
   }

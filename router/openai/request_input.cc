@@ -97,7 +97,11 @@ absl::StatusOr<ChatMessage> ReadMessage(const std::string& path, const BodyJson&
                          StringOf(path + ".role", value.value("role", BodyJson(nullptr))));
   BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kMessageRole, std::ssize(message.role)));
   if (message.role == "tool" || message.role == "function") {
-    return NotThere(path + ".role", "messages of tools are not; send the text of the conversation");
+    return MakeError(absl::StatusCode::kUnimplemented,
+                     {.reason = Reason::kUnsupportedField, .field = path + ".role"},
+                     absl::StrCat(path, ".role is \"", message.role,
+                                  "\", which is not supported; expected system, user or assistant: "
+                                  "send a tool's result as a user message"));
   }
   BATON_ASSIGN_OR_RETURN(message.content,
                          ContentText(path + ".content", value.value("content", BodyJson(nullptr))));

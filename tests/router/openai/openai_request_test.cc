@@ -297,7 +297,7 @@ TEST(OpenAiRequestTest, GuidesThatAreNoneAreRefusedByName) {
            {"guided_json", R"("")", "guided_json is empty"},
            {"guided_regex", R"("")", "guided_regex is empty"},
            {"guided_grammar", R"("")", "guided_grammar is empty"},
-           {"guided_choice", "[1]", "a string"}}) {
+           {"guided_regex", "[1]", "a string"}}) {
     const std::string name = field.substr(0, field.find('.'));
     const std::string body = R"({"prompt":"x",")" + name + "\":" + value + "}";
     ExpectBodyRefused(OpenAiApi::kCompletions, {body, field, says});
@@ -351,14 +351,14 @@ TEST(OpenAiRequestTest, ValuesOfAnotherTypeAreRefusedByName) {
                                                         {"seed", "18446744073709551616"},
                                                         {"stream", "1"},
                                                         {"stop", "5"},
-                                                        {"stop", R"(["a",5])"},
+                                                        {"stop", R"({"a":5})"},
                                                         {"model", "[]"},
                                                         {"logit_bias", "[]"},
                                                         {"logit_bias", R"({"a":1})"},
                                                         {"logit_bias", R"({"1":"b"})"},
                                                         {"logprobs", "true"},
                                                         {"ignore_eos", R"("yes")"},
-                                                        {"stop_token_ids", R"(["1"])"},
+                                                        {"stop_token_ids", R"("1")"},
                                                         {"stream_options", "true"},
                                                         {"baton", "true"}}) {
     const std::string body = R"({"prompt":"x",")" + field + "\":" + value + "}";
@@ -366,12 +366,26 @@ TEST(OpenAiRequestTest, ValuesOfAnotherTypeAreRefusedByName) {
   }
 }
 
+TEST(OpenAiRequestTest, OfAListTheWrongElementIsNamed) {
+  for (const auto& [field, value, says] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"stop", R"(["a",3])", "stop[1] is 3; expected a string"},
+           {"stop_token_ids", R"([4,"1"])",
+            "stop_token_ids[1] is of the kind string; expected a whole number"},
+           {"guided_choice", R"(["a","b",true])", "guided_choice[2] is true; expected a string"}}) {
+    const std::string body = R"({"prompt":"x",")" + field + "\":" + value + "}";
+    ExpectBodyRefused(OpenAiApi::kCompletions, {body, says.substr(0, says.find(' ')), says});
+  }
+  ExpectBodyRefused(OpenAiApi::kCompletions, {R"({"prompt":[1,2,0.5]})", "prompt[2]",
+                                              "prompt[2] is 0.5; expected a whole number"});
+}
+
 TEST(OpenAiRequestTest, InputsThatAreNoneAreRefused) {
   const OpenAiApi plain = OpenAiApi::kCompletions;
   ExpectBodyRefused(plain, {"{}", "prompt", "no prompt"});
   ExpectBodyRefused(plain, {R"({"prompt":null})", "prompt", "no prompt"});
   ExpectBodyRefused(plain, {R"({"prompt":["a","b"]})", "prompt", "one request for each"});
-  ExpectBodyRefused(plain, {R"({"prompt":[1,"b"]})", "prompt", "whole number"});
+  ExpectBodyRefused(plain, {R"({"prompt":[1,"b"]})", "prompt[1]", "whole number"});
   ExpectBodyRefused(plain, {R"({"prompt":["a",5]})", "prompt", "a list of different kinds"});
   ExpectBodyRefused(plain, {R"({"prompt":5})", "prompt", "a string"});
   const OpenAiApi chat = OpenAiApi::kChat;
@@ -381,7 +395,7 @@ TEST(OpenAiRequestTest, InputsThatAreNoneAreRefused) {
   ExpectBodyRefused(chat, {R"({"messages":[{"role":"user"}]})", "messages[0].content", "a string"});
   ExpectBodyRefused(chat, {R"({"messages":[{"content":"x"}]})", "messages[0].role", "a string"});
   ExpectBodyRefused(chat, {R"({"messages":[{"role":"tool","content":"x"}]})", "messages[0].role",
-                           "not implemented"});
+                           "messages[0].role is \"tool\", which is not supported; expected "});
   ExpectBodyRefused(chat, {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})",
                            "messages[0].content[0].type", "not implemented"});
   ExpectBodyRefused(chat, {R"({"messages":[{"role":"assistant","content":"x","tool_calls":[{}]}]})",
