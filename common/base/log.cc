@@ -1,9 +1,13 @@
 #include "common/base/log.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <string>
+#include <string_view>
 #include <utility>
 
+#include "common/base/shown_text.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/pattern_formatter.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
@@ -26,6 +30,35 @@ class JsonMessage final : public spdlog::custom_flag_formatter {
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
     return spdlog::details::make_unique<JsonMessage>();
+  }
+};
+
+// How many bytes of UTF-8 the control character takes that `text` begins with; 0 where it begins
+// with another one.
+size_t ControlBytes(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x20 || first == 0x7F) return 1;
+  const bool two = first == 0xC2 && text.size() > 1;  // U+0080 to U+009F, which terminals obey
+  return two && static_cast<unsigned char>(text[1]) < 0xA0 ? 2 : 0;
+}
+
+// Messages hold text from outside. With `%v` alone it could begin lines that look like those of the
+// process, and steer a terminal.
+class OneLineMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    std::string_view rest(message.payload.data(), message.payload.size());
+    while (!rest.empty()) {
+      const size_t control = ControlBytes(rest);
+      const std::string_view character = rest.substr(0, std::max<size_t>(control, 1));
+      const std::string shown = control > 0 ? ShownText(character) : std::string(character);
+      out.append(shown.data(), shown.data() + shown.size());
+      rest.remove_prefix(character.size());
+    }
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<OneLineMessage>();
   }
 };
 
@@ -57,7 +90,9 @@ absl::Status InitLog(LogFormat format, std::string_view level, spdlog::sink_ptr 
         R"({"ts":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","program":%N,"pid":%P,"msg":%*})");
     logger->set_formatter(std::move(formatter));
   } else {
-    logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%L%$ %v");
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<OneLineMessage>('*').set_pattern("%Y-%m-%d %H:%M:%S.%e %^%L%$ %*");
+    logger->set_formatter(std::move(formatter));
   }
   logger->set_level(parsed);
   spdlog::set_default_logger(std::move(logger));

@@ -100,6 +100,20 @@ TEST(InitLog, MayBeCalledAgainAndTheLastCallCounts) {
   EXPECT_NE(text.find("W second\n"), std::string::npos) << text;
 }
 
+TEST(InitLog, WritesOneLineOfTextWhateverTheMessage) {
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(InitLog(LogFormat::kText, "warn").ok());
+  spdlog::warn("{}", "a\n2026-11-29 00:00:00.000 E forged\r\t\x1b[2J\x7f\xc2\x9b");
+  spdlog::warn("{}", "caf\u00e9 \u20ac \xff");
+  spdlog::default_logger()->flush();
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2) << lines;
+  EXPECT_NE(lines.find(" W a\\n2026-11-29 00:00:00.000 E forged\\r\\t\\x1b[2J\\x7f\\xc2\\x9b\n"),
+            std::string::npos)
+      << lines;
+  EXPECT_NE(lines.find(" W caf\u00e9 \u20ac \xff\n"), std::string::npos) << "no control: " << lines;
+}
+
 TEST(InitLog, WritesOneJsonObjectPerLineWhateverTheMessage) {
   ::testing::internal::CaptureStderr();
   ASSERT_TRUE(InitLog(LogFormat::kJson, "warn").ok());
