@@ -16,21 +16,21 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
 #if BATON_HAS_CUDA
     return CudaBackend::Create(options);
 #else
-    return absl::InvalidArgumentError(
-        "device cuda, which this build lacks; build with preset cuda, or use --device cpu");
+    return absl::OutOfRangeError(
+        "--device cuda: this build has no CUDA; build with preset cuda, or use --device cpu");
 #endif
   }
   const std::string device(Name(options.device));
   if (options.compute_dtype == DType::kF16) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("compute dtype float16 on device ", device,
-                     "; float16 computes on cuda only: use --dtype bfloat16 or float32 "
-                     "(float16 checkpoints are converted at load)"));
+    return absl::OutOfRangeError(
+        absl::StrCat("--dtype float16 with --device ", device,
+                     ": float16 computes on cuda only; use --dtype bfloat16 or float32 (float16 "
+                     "checkpoints are converted at load)"));
   }
   if (options.quantization != Quantization::kNone) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("quantization fp8 on device ", device,
-                     "; products of fp8 need cuda on a Hopper GPU: use --quantization none"));
+    return absl::OutOfRangeError(
+        absl::StrCat("--quantization fp8 with --device ", device,
+                     ": fp8 products need a Hopper GPU; use --quantization none"));
   }
   if (options.device == Device::kCpu) return CpuBackend::Create(options);
   return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective,

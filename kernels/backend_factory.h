@@ -49,7 +49,7 @@ struct BackendOptions {
   int device_index = 0;              // which GPU of those that CUDA_VISIBLE_DEVICES shows
 };
 
-// INVALID_ARGUMENT for options that the device cannot serve or this build lacks,
+// OUT_OF_RANGE for settings that this build, the device or the processor cannot serve,
 // FAILED_PRECONDITION for a machine without the device; the message names the flag that helps.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 

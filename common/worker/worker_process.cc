@@ -158,7 +158,10 @@ std::optional<Fatal> Worker::StartEngine() {
     return LoadWorkerModel(flags_, clock_, predictors_probe, &progress_);
   }();
   if (!model.ok()) {
-    return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir,
+    const std::string what = absl::IsOutOfRange(model.status())
+                                 ? "cannot serve with these settings"
+                                 : "cannot serve the model " + flags_.model_dir;
+    return FatalOf(model.status(), ExitCode::kModel, what,
                    "baton model inspect " + flags_.model_dir);
   }
   model_ = *std::move(model);

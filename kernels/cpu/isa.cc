@@ -56,25 +56,25 @@ constexpr char kRefused[] =
 // amx and avx512_bf16 are of use to one type only.
 absl::Status CheckBf16(Isa isa, DType compute_dtype) {
   if (compute_dtype == DType::kBF16) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "isa ", std::string(Name(isa)), " multiplies bfloat16 and the computation is in ",
+  return absl::OutOfRangeError(absl::StrCat(
+      "--isa ", std::string(Name(isa)), ": it multiplies bfloat16 and the computation is in ",
       std::string(Name(compute_dtype)), "; use --isa avx512 or --dtype bfloat16"));
 }
 
 absl::StatusOr<Isa> ChooseAmx(bool avx512, DType compute_dtype) {
   BATON_RETURN_IF_ERROR(CheckBf16(Isa::kAmx, compute_dtype));
   if (!avx512 || !HasAmxBf16()) {
-    return absl::FailedPreconditionError("isa amx: this processor lacks AMX; use --isa auto");
+    return absl::OutOfRangeError("--isa amx: this processor lacks AMX; use --isa auto");
   }
   if (MayUseAmx()) return Isa::kAmx;
-  return absl::FailedPreconditionError(absl::StrCat("isa amx: ", kRefused, "; use --isa avx512"));
+  return absl::OutOfRangeError(absl::StrCat("--isa amx: ", kRefused, "; use --isa avx512"));
 }
 
 absl::StatusOr<Isa> ChooseAvx512Bf16(bool avx512, DType compute_dtype) {
   BATON_RETURN_IF_ERROR(CheckBf16(Isa::kAvx512Bf16, compute_dtype));
   if (avx512 && HasAvx512Bf16()) return Isa::kAvx512Bf16;
-  return absl::FailedPreconditionError(
-      "isa avx512_bf16: this processor lacks avx512_bf16; use --isa auto");
+  return absl::OutOfRangeError(
+      "--isa avx512_bf16: this processor lacks avx512_bf16; use --isa auto");
 }
 
 Isa ChooseBest(bool avx512, DType compute_dtype) {
@@ -120,11 +120,11 @@ absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype) {
   if (wanted == "avx512_bf16") return ChooseAvx512Bf16(avx512, compute_dtype);
   if (wanted == "avx2") return Isa::kAvx2;
   if (wanted != "avx512") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "isa '", std::string(wanted), "'; expected auto, amx, avx512_bf16, avx512 or avx2"));
+    return absl::OutOfRangeError(absl::StrCat(
+        "--isa '", std::string(wanted), "'; expected auto, amx, avx512_bf16, avx512 or avx2"));
   }
   if (avx512) return Isa::kAvx512;
-  return absl::FailedPreconditionError("isa avx512: this processor lacks AVX-512; use --isa avx2");
+  return absl::OutOfRangeError("--isa avx512: this processor lacks AVX-512; use --isa avx2");
 }
 
 bool HasAvx512Bf16() { return (FeaturesOf(1).eax & (1u << 5)) != 0; }

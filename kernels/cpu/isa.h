@@ -18,8 +18,8 @@ std::string_view Name(Isa isa);
 // The instruction set that `wanted` ("auto", "amx", "avx512_bf16", "avx512" or "avx2") stands for
 // in a backend that computes in `compute_dtype`; "auto" is the fastest that this machine has, amx
 // and avx512_bf16 for bf16 only. Where the processor has AMX and the operating system refuses it,
-// "auto" says so once in the log. INVALID_ARGUMENT for another name and for these two with another
-// dtype, FAILED_PRECONDITION where the machine lacks what is wanted.
+// "auto" says so once in the log. OUT_OF_RANGE for another name, for these two with another dtype
+// and where the machine lacks what is wanted, FAILED_PRECONDITION where it lacks AVX2, too.
 absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype);
 
 // The instruction set of all kernels but the product: kAvx2 or kAvx512.

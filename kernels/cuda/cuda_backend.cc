@@ -21,15 +21,15 @@ constexpr int kFp8Major = 9;  // cuBLASLt multiplies e4m3 with scales per row on
 absl::Status CheckFp8(const BackendOptions& options, const cuda::DeviceInfo& device) {
   if (options.quantization != Quantization::kFp8) return absl::OkStatus();
   if (options.compute_dtype == DType::kF32) {
-    return absl::InvalidArgumentError(
-        "quantization fp8 with dtype float32; fp8 products give 16 bits: use --dtype bfloat16 or "
-        "float16, or --quantization none");
+    return absl::OutOfRangeError(
+        "--quantization fp8 with --dtype float32: fp8 products give 16 bits; use --dtype bfloat16 "
+        "or float16, or --quantization none");
   }
   if (device.capability_major == kFp8Major) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "quantization fp8 on GPU ", device.index, " (", device.name, ") of compute capability ",
-      device.capability_major, ".", device.capability_minor, "; products of fp8 rows need ",
-      kFp8Major, ".x (Hopper): use --quantization none"));
+  return absl::OutOfRangeError(absl::StrCat(
+      "--quantization fp8 on GPU ", device.index, " (", device.name, ") of compute capability ",
+      device.capability_major, ".", device.capability_minor, ": products of fp8 rows need ",
+      kFp8Major, ".x (Hopper); use --quantization none"));
 }
 
 // Whether this is a decode step: every sequence adds one token and samples it.

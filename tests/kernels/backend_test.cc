@@ -47,8 +47,9 @@ TEST(BackendFactoryTest, WhatTheMachineLacksIsRefused) {
   for (const std::string isa : {"amx", "avx512_bf16"}) {
     if (MachineHas({Device::kCpu, isa, DType::kBF16})) continue;
     const auto backend = MakeBackend({.isa = isa, .compute_dtype = DType::kBF16});
+    EXPECT_EQ(backend.status().code(), absl::StatusCode::kOutOfRange) << "a setting, not the model";
     EXPECT_THAT(std::string(backend.status().message()),
-                testing::HasSubstr("isa " + isa + ": this "));
+                testing::HasSubstr("--isa " + isa + ": this "));
   }
 }
 
@@ -66,6 +67,25 @@ TEST(BackendFactoryTest, RefusesWhatItCannotDo) {
     EXPECT_THAT(message({.isa = isa}), testing::HasSubstr("--dtype bfloat16"));
   EXPECT_THAT(message({.threads = -1}), testing::HasSubstr("threads -1"));
 }
+
+TEST(BackendFactoryTest, WhatItCannotDoIsASettingThatIsWrong) {
+  for (const BackendOptions& options :
+       {BackendOptions{.compute_dtype = DType::kF16},
+        BackendOptions{.quantization = Quantization::kFp8}, BackendOptions{.isa = "sse9"},
+        BackendOptions{.isa = "amx"}, BackendOptions{.isa = "avx512_bf16"}}) {
+    const auto backend = MakeBackend(options);
+    EXPECT_EQ(backend.status().code(), absl::StatusCode::kOutOfRange) << backend.status();
+  }
+}
+
+#if !BATON_HAS_CUDA
+TEST(BackendFactoryTest, ABuildWithoutCudaSaysSo) {
+  const auto backend = MakeBackend({.device = Device::kCuda});
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(backend.status().message()),
+              testing::HasSubstr("--device cuda: this build has no CUDA; "));
+}
+#endif
 
 TEST(BackendFactoryTest, NamesAreReadAsTheyArePrinted) {
   for (const Device device : {Device::kCpu, Device::kCuda, Device::kReference}) {

@@ -333,7 +333,7 @@ TEST_F(WeightsTest, RefusesWhatTheDeviceCannotDoByFlag) {
   options.kv_dtype = std::nullopt;
   options.quantization = kernels::Quantization::kFp8;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
-              AllOf(HasSubstr("fp8 on device reference"), HasSubstr("--quantization none")));
+              AllOf(HasSubstr("fp8 with --device reference"), HasSubstr("--quantization none")));
   options.quantization = kernels::Quantization::kNone;
   options.block_size = 0;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
