@@ -22,7 +22,8 @@ absl::StatusOr<std::shared_ptr<KvInbox>> KvReceiver::Open(const PushHello& hello
   if (status.ok() && !reservation->OpenPush(std::move(reply), hello.traceparent))
     status = UnknownTicket();
   if (!status.ok()) {
-    spdlog::warn("push refused: {}", std::string(status.message()));
+    spdlog::warn("KV push refused (sender's model {}): {}", hello.model_fingerprint,
+                 std::string(status.message()));
     core_->probe().PushRefused(ReasonOf(status));
     return status;
   }
@@ -31,8 +32,10 @@ absl::StatusOr<std::shared_ptr<KvInbox>> KvReceiver::Open(const PushHello& hello
     // This is allowed, but a replayed request may get other tokens than its first attempt would
     // have.
     core_->probe().PushFromOtherNumerics();
-    spdlog::info("a push comes from numerics {}, this worker has {}", hello.numerics,
-                 core_->identity().numerics);
+    spdlog::info(
+        "KV push from a worker with numerics {} (here {}): tokens may differ from a run on equal "
+        "ones",
+        hello.numerics, core_->identity().numerics);
   }
   return std::shared_ptr<KvInbox>(reservation);
 }

@@ -51,13 +51,14 @@ absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayou
     blocks = budget.memory_bytes.value_or(KvBudget::kDefaultMemoryBytes) / block_bytes;
   }
   if (blocks < 1) {
+    if (budget.tokens.has_value()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "a KV cache of ", *budget.tokens, " tokens holds no block; raise --kv-cache-tokens"));
+    }
     return absl::ResourceExhaustedError(
-        absl::StrCat("the KV cache needs ", block_bytes, " bytes for one block of ",
-                     layout.block_size, " tokens, has ",
-                     budget.tokens.has_value()
-                         ? absl::StrCat(*budget.tokens, " tokens; raise --kv-cache-tokens")
-                         : absl::StrCat(budget.memory_bytes.value_or(KvBudget::kDefaultMemoryBytes),
-                                        " bytes; raise --kv-cache-memory or lower --block-size")));
+        absl::StrCat("a KV cache of ", budget.memory_bytes.value_or(KvBudget::kDefaultMemoryBytes),
+                     " bytes holds no block: one block of ", layout.block_size, " tokens takes ",
+                     block_bytes, " bytes; raise --kv-cache-memory or lower --block-size"));
   }
   // Block ids are int32; the largest is reserved for "none".
   return static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX - 1));

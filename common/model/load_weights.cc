@@ -83,7 +83,7 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalS
     return PackCheckpoint(job, nullptr);
   }
   if (config.quantization.has_value()) {
-    spdlog::info("the weights are {} of {}, which no load cache holds: they are read as they are",
+    spdlog::info("--load-cache does not keep {} weights ({}); they are read from the checkpoint",
                  config.quantization->name(), MethodName(config.quantization->format));
     return PackCheckpoint(job, nullptr);
   }

@@ -36,9 +36,9 @@ absl::StatusOr<double> Seconds(kernels::Backend& backend, const kernels::PagedKv
 absl::StatusOr<int32_t> SwapBlocksFor(int64_t bytes, const kernels::KvLayout& layout) {
   const auto block_bytes = static_cast<int64_t>(layout.block_bytes());
   if (bytes > 0 && bytes < block_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the swap space needs ", block_bytes, " bytes for one block of ", layout.block_size,
-        " tokens, has ", bytes, " bytes; raise --swap-space, or 0 for none"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("--swap-space ", bytes, " holds no block: one block of ", layout.block_size,
+                     " tokens takes ", block_bytes, " bytes; raise it, or give 0 for none"));
   }
   return static_cast<int32_t>(std::min<int64_t>(bytes / block_bytes, INT32_MAX - 1));
 }

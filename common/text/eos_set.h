@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,5 +18,10 @@ absl::StatusOr<std::vector<EosSetEntry>> LoadEosSet(const std::string& model,
                                                     const ModelConfig& config,
                                                     const GenerationConfig& generation,
                                                     const Tokenizer* tokenizer);
+
+// What a process tells its log where the set is empty.
+inline constexpr std::string_view kNoEosToken =
+    "the model names no EOS token: answers end only at stop strings, stop_token_ids, the end of a "
+    "grammar or their length limit; name one in generation_config.json (eos_token_id)";
 
 }  // namespace baton

@@ -63,7 +63,7 @@ absl::StatusOr<PairParts> MakeParts(const TransportOptions& options, TransportCh
   BATON_ASSIGN_OR_RETURN(parts.memory, MakeMemory(options));
   if (choice == TransportChoice::kCudaIpc) {
     parts.communicators = MakeIpcCommunicators(parts.memory.get());
-    spdlog::info("KV goes from device to device to workers of this host");
+    spdlog::info("KV caches move by cuda_ipc between workers of this host and user");
     return parts;
   }
   spdlog::info("NCCL {} from {}; its traffic is clear text, for trusted networks",
@@ -79,7 +79,8 @@ absl::StatusOr<std::optional<PairParts>> MakePairs(const TransportOptions& optio
   absl::StatusOr<PairParts> parts = MakeParts(options, choice);
   if (parts.ok()) return std::optional<PairParts>(*std::move(parts));
   if (options.choice != TransportChoice::kAuto) return parts.status();
-  spdlog::warn("KV goes by gRPC: {}", std::string(parts.status().message()));
+  spdlog::warn("KV caches move by gRPC, NCCL is not used: {}",
+               std::string(parts.status().message()));
   return std::nullopt;
 }
 

@@ -35,8 +35,7 @@ Fatal CannotServeGrpc(const absl::Status& why) {
 }
 
 Fatal CannotForesee(const absl::Status& why) {
-  return FatalOf(why, ExitCode::kUsage, "cannot foresee ends as --predictor says",
-                 "--predictor auto");
+  return FatalOf(why, ExitCode::kUsage, "cannot predict ends", "--predictor auto");
 }
 
 Fatal CannotMoveKv(const absl::Status& why) {

@@ -41,7 +41,7 @@ void LogModel(const WorkerModel& model, const WorkerFlags& worker) {
                spin == nullptr ? "unset" : spin);
   const std::string_view integers = kernels::IntegerKernel(model.loaded->backend->info());
   if (model.loaded->has_integers() && !integers.empty()) {
-    spdlog::info("products by weights of integers take the kernel for {}", integers);
+    spdlog::info("products by integer weights use the {} kernel", integers);
   }
   if (threads < flags.threads) {
     spdlog::warn("--threads is {} and OpenMP gives {}: raise OMP_THREAD_LIMIT or ask for fewer",
@@ -55,7 +55,7 @@ void LogModel(const WorkerModel& model, const WorkerFlags& worker) {
       (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20, model.engine.max_model_len,
       model.engine.overlap ? "on" : "off", SpeculationOf(worker));
   if (model.eos_set.empty()) {
-    spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
+    spdlog::warn("{}", kNoEosToken);
   }
   for (const EosSetEntry& entry : model.eos_set) {
     std::string sources;

@@ -66,9 +66,12 @@ absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
                            .path = path,
                            .named = !found_by_itself};
   }
-  if (!found_by_itself) return file.status();
+  if (!found_by_itself) {
+    return absl::Status(file.status().code(), absl::StrCat("cannot load --predictor ",
+                                                           std::string(file.status().message())));
+  }
   if (!absl::IsNotFound(file.status())) {
-    spdlog::warn("{}; ends are foreseen by the lengths that are served",
+    spdlog::warn("predictor {}; falling back to lengths learnt while serving",
                  std::string(file.status().message()));
   }
   return ChosenPredictor{};
@@ -81,8 +84,8 @@ const EosProbe* ProbeFor(ChosenPredictor* chosen, const EosProbe* named) {
   if (EosProbeDigest(*named) == EosProbeDigest(own)) return nullptr;
   spdlog::warn(
       "the predictor '{}' reads a probe of its own, of {} directions, and --probe gives the worker "
-      "another, of {}; ends are foreseen by the lengths that are served; leave --probe out to have "
-      "the predictor",
+      "another, of {}; falling back to lengths learnt while serving; leave --probe out to have the "
+      "predictor",
       chosen->file->name, own.dims, named->dims);
   chosen->file.reset();
   return nullptr;
@@ -103,7 +106,7 @@ absl::Status CheckProbeOf(ChosenPredictor* chosen, const std::string& fingerprin
       absl::StrCat(chosen->path, ": the predictor '", chosen->file->name, "' is of this model, ",
                    fingerprint, ", and does not fit it: ", std::string(fits.message()));
   if (chosen->named) return absl::InvalidArgumentError(found);
-  spdlog::warn("{}; ends are foreseen by the lengths that are served", found);
+  spdlog::warn("{}; falling back to lengths learnt while serving", found);
   chosen->file.reset();
   return absl::OkStatus();
 }
@@ -112,18 +115,18 @@ std::unique_ptr<EndPredictor> MakePredictor(ChosenPredictor chosen, const Predic
                                             const std::string& fingerprint,
                                             const std::vector<uint8_t>& boundaries) {
   if (chosen.off) {
-    spdlog::info("ends are not foreseen: --predictor is off");
+    spdlog::info("predictor of ends: none, because --predictor is off");
     return nullptr;
   }
   if (IsOfAnotherModel(chosen, fingerprint)) {
     spdlog::warn(
-        "the predictor '{}' is of the model {} and this worker serves {}; ends are foreseen by the "
-        "lengths that are served",
+        "the predictor '{}' is of the model {} and this worker serves {}; falling back to lengths "
+        "learnt while serving",
         chosen.file->name, chosen.file->model_fingerprint, fingerprint);
     chosen.file.reset();
   }
   auto predictor = std::make_unique<EndPredictor>(std::move(chosen.file), boundaries);
-  spdlog::info("ends are foreseen by: {} {}", std::string(PredictorKindName(predictor->kind())),
+  spdlog::info("predictor of ends: {} {}", std::string(PredictorKindName(predictor->kind())),
                predictor->version());
   if (!flags.state.empty()) ReadState(flags.state, fingerprint, &predictor->survival());
   return predictor;

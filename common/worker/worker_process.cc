@@ -346,7 +346,8 @@ int Worker::Drain(const base::StopSignals& signals) {
   }
   core_->EndStreams();
   if (!core_->WaitUntilIdle(clock_.Now() + kLastWords)) {
-    spdlog::warn("{} streams did not end in time", core_->streams());
+    spdlog::warn("{} streams did not end in time and are cut; routers replay their requests",
+                 core_->streams());
   }
   server_->Shutdown(kShutdownGrace);
   if (tracer_ != nullptr) tracer_->Stop(kLastSpans);

@@ -14,8 +14,7 @@ namespace {
 
 void LogEosSet(const ServedModel& model) {
   if (model.eos.empty()) {
-    spdlog::warn("{}: no file of the model names an EOS token; every request runs to its limit",
-                 model.name);
+    spdlog::warn("{}: {}", model.name, kNoEosToken);
   }
   for (const EosSetEntry& entry : model.eos) {
     spdlog::info("{}: EOS token {} {} from {}", model.name, entry.id, entry.text,

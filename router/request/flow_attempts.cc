@@ -1,4 +1,5 @@
 // The part of RequestFlow that begins attempts, applies their news and ends them.
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,16 @@
 #include "router/request/request_flow.h"
 
 namespace baton {
+namespace {
+
+// As the log names it.
+std::string PrefillWorkerOf(const Attempt& attempt) {
+  if (attempt.local()) return "local";
+  return attempt.prefill_worker().empty() ? "not asked yet" : attempt.prefill_worker();
+}
+
+}  // namespace
+
 void RequestFlow::OpenAttempt(Placement placement) {
   ++attempts_;
   if (!std::exchange(tried_, true)) {
@@ -88,8 +99,9 @@ void RequestFlow::FailAttempt(const AttemptFailure& failure) {
   if (outcome == AttemptOutcome::kFull) --attempts_;
   if (!waiting_since_) waiting_since_ = now;
   spdlog::log(outcome == AttemptOutcome::kFull ? spdlog::level::info : spdlog::level::warn,
-              "request {}: attempt {} on {} {} ended {} after {} tokens: {}", Name(),
-              attempt_->number(), attempt_->decode_worker(), attempt_->prefill_worker(),
+              "request {}: attempt {} on decode worker {}, prefill worker {} ended {} after {} "
+              "tokens: {}",
+              Name(), attempt_->number(), attempt_->decode_worker(), PrefillWorkerOf(*attempt_),
               std::string(AttemptOutcomeName(outcome)), output_->size(),
               std::string(failure.status.message()));
   ledger_.Record(outcome, {suspect}, now, context_->options.deadlines.avoid);

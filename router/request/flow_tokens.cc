@@ -49,8 +49,10 @@ v1::EndPrediction PredictionOf(const EndEstimate& end) {
 void RequestFlow::NoteNumerics() {
   if (numerics_ == attempt_numerics_) return;
   if (output_->size() > 0) {
-    spdlog::info("{} goes on after {} tokens with numerics {}, they came with {}", Name(),
-                 output_->size(), attempt_numerics_, numerics_);
+    spdlog::info(
+        "request {}: continues after {} tokens on a worker with numerics {}; those tokens were "
+        "made with {}, so the rest may differ from an undisturbed run",
+        Name(), output_->size(), attempt_numerics_, numerics_);
     context_->probe->NumericsChanged();
   }
   numerics_ = attempt_numerics_;

@@ -1,5 +1,7 @@
 // What a router's log tells of the requests that it serves.
+#include <atomic>
 #include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -91,6 +93,42 @@ TEST_F(RouterLogTest, ARequestThatADrainEndsHasOneLine) {
   for (const std::string id : {"alone", "several"}) {
     EXPECT_EQ(Lines(log.str(), "request " + id), 1) << log.str();
   }
+}
+
+class AttemptLogTest : public RouterTest {
+ protected:
+  // The log of a request whose first attempt a decode worker ends at `point`.
+  std::string LogOfFailureAt(FakePoint point) {
+    const auto failed = std::make_shared<std::atomic<bool>>(false);
+    AddDecode([&](FakeWorkerOptions& worker) {
+      worker.script = [point, failed](const FakeMoment& moment) {
+        if (moment.point != point || failed->exchange(true)) return FakeAction::Go();
+        return FakeAction::Fail(absl::UnavailableError("connection lost"));
+      };
+    });
+    const LogText log;
+    StartRouter();
+    EXPECT_TRUE(Generate(Request("hello", 8)).status.ok());
+    router_.reset();
+    return log.str();
+  }
+};
+
+TEST_F(AttemptLogTest, AnAttemptThatFailedNamesItsWorkersByRole) {
+  AddPrefill();
+  EXPECT_THAT(LogOfFailureAt(FakePoint::kToken),
+              ContainsRegex("attempt 1 on decode worker [0-9.]+:[0-9]+, prefill worker "
+                            "[0-9.]+:[0-9]+ ended "));
+}
+
+TEST_F(AttemptLogTest, AnAttemptThatFailedBeforeItsPrefillSaysSo) {
+  AddPrefill();
+  EXPECT_THAT(LogOfFailureAt(FakePoint::kDecodeOpen),
+              HasSubstr(", prefill worker not asked yet ended "));
+}
+
+TEST_F(AttemptLogTest, AnAttemptWithoutPrefillWorkerIsLocal) {
+  EXPECT_THAT(LogOfFailureAt(FakePoint::kToken), HasSubstr(", prefill worker local ended "));
 }
 
 // Without a word a decode worker would compute all prompts itself. However they come up, the lack

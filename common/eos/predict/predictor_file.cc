@@ -1,7 +1,9 @@
 #include "common/eos/predict/predictor_file.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -115,10 +117,10 @@ absl::StatusOr<PredictorFile> ParsePredictorFile(std::string_view text) {
 
 absl::StatusOr<PredictorFile> ReadPredictorFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  if (!in) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   std::ostringstream text;
   text << in.rdbuf();
-  if (in.bad() || text.bad()) return absl::DataLossError(absl::StrCat("cannot read ", path));
+  if (in.bad() || text.bad()) return absl::DataLossError(absl::StrCat(path, ": cannot be read"));
   auto file = ParsePredictorFile(std::move(text).str());
   if (file.ok()) return file;
   return absl::Status(file.status().code(),

@@ -207,7 +207,10 @@ void PackedFile::Mark(const PackedFolder& folder) const {
       pwrite(mark->get(), state_.data(), state_.size(), 0) == static_cast<ssize_t>(state_.size())) {
     return;
   }
-  spdlog::warn("{} was checked, which cannot be noted: the next load checks it again", path_);
+  spdlog::warn(
+      "{}: checksums are right, but the mark of that cannot be written; the next load verifies it "
+      "again",
+      path_);
 }
 
 }  // namespace baton

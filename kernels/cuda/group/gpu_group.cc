@@ -29,8 +29,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGpuGroup(
   std::iota(devices.begin(), devices.end(), 0);
   for (const int device : devices) BATON_RETURN_IF_ERROR(OpenDevice(device).status());
   BATON_ASSIGN_OR_RETURN(auto library, NcclLibrary::Load(nccl_library, "--tensor-parallel-size 1"));
-  spdlog::info("NCCL {} from {} adds up over {} GPUs", NcclLibrary::VersionName(library->version()),
-               library->path(), ranks);
+  spdlog::info("tensor parallel over {} GPUs by NCCL {} ({})", ranks,
+               NcclLibrary::VersionName(library->version()), library->path());
   return MakeNcclGroup(std::move(library), devices, kConnectPatience);
 }
 

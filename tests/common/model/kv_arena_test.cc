@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "common/model/host_limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -54,10 +55,10 @@ TEST(KvArenaTest, TokensRoundUpToBlocksAndMemoryRoundsDown) {
 TEST(KvArenaTest, RefusesABudgetBelowOneBlockAndSaysWhatIsNeeded) {
   const auto memory = BlocksFor({.memory_bytes = kBlockBytes - 1}, kLayout);
   EXPECT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(
-      std::string(memory.status().message()),
-      testing::AllOf(HasSubstr(std::to_string(kBlockBytes)),
-                     HasSubstr(std::to_string(kBlockBytes - 1)), HasSubstr("--kv-cache-memory")));
+  EXPECT_THAT(std::string(memory.status().message()),
+              testing::AllOf(HasSubstr(absl::StrCat("a KV cache of ", kBlockBytes - 1, " bytes")),
+                             HasSubstr(absl::StrCat("tokens takes ", kBlockBytes, " bytes")),
+                             HasSubstr("--kv-cache-memory")));
   const auto tokens = BlocksFor({.tokens = 0}, kLayout);
   EXPECT_THAT(std::string(tokens.status().message()), HasSubstr("--kv-cache-tokens"));
 }

@@ -133,7 +133,8 @@ TEST_F(WorkerPredictorTest, ACorruptFileIsAnErrorOnlyWhereItWasNamed) {
   const auto whole = ChoosePredictor({.predictor = path("whole")}, "");
   EXPECT_TRUE(whole->named && whole->path == path("whole"));
   const auto missing = ChoosePredictor({.predictor = path("nowhere")}, "");
-  EXPECT_THAT(missing.status().message(), HasSubstr("cannot open"));
+  EXPECT_EQ(std::string(missing.status().message()),
+            "cannot load --predictor " + path("nowhere") + ": No such file or directory");
 }
 
 TEST_F(WorkerPredictorTest, AStateFileWithoutAPredictorIsAMistake) {

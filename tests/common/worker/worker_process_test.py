@@ -279,7 +279,7 @@ class WorkerProcessTest(unittest.TestCase):
             self.assertIn(word, text)
         code, text = run_to_exit("decode", [MODEL, *ports, "--swap-space", 100])
         self.assertEqual(code, 4, text)
-        self.assertIn("bytes for one block of 16 tokens, has 100 bytes. Try: raise --swap-space", text)
+        self.assertIn("--swap-space 100 holds no block: one block of 16 tokens takes ", text)
         code, text = run_to_exit("prefill", [MODEL, *ports, "--swap-space", "1MiB"])
         self.assertEqual(code, 2, text)
         self.assertIn("decode workers, which preempt answers", text)
