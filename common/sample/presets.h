@@ -35,7 +35,7 @@ std::string SamplingPresetNames();
 // Writes what the preset sets over `params`.
 void ApplySamplingPreset(const SamplingPreset& preset, SamplingParams* params);
 
-// The table in Markdown, as docs/sampling.md has it.
+// The table in Markdown, for the test that docs/sampling.md has it.
 std::string SamplingPresetsMarkdown();
 
 }  // namespace baton

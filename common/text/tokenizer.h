@@ -68,7 +68,7 @@ class Tokenizer {
 // NOT_FOUND when there is none; INVALID_ARGUMENT, naming the file and the defect, when it cannot be
 // used.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model);
-// The tokenizer of one tokenizer.json alone.
+// The tokenizer of one tokenizer.json alone, for tests and benchmarks.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(const std::string& path);
 
 }  // namespace baton

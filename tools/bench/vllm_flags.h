@@ -22,7 +22,8 @@ std::span<const VllmFlag> VllmFlags();
 // answered with what to type instead.
 void BindVllmFlags(FlagSet* set);
 
-// The table of docs/bench.md; what has one answer stands in one row.
+// The table in Markdown, for the test that docs/bench.md has it; what has one answer stands in one
+// row.
 std::string VllmFlagsAsMarkdown();
 
 }  // namespace baton::bench
