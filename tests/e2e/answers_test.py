@@ -1,8 +1,6 @@
 """Several answers to one request: each is that of its seed alone, however it ran, and the prompt is computed once."""
 
 import json
-import os
-import signal
 import threading
 import unittest
 
@@ -108,13 +106,7 @@ class AnswersTest(unittest.TestCase):
             thread = threading.Thread(target=lambda: answers.extend(
                 service.generate([ask("several", n=3)], "--chat", check=False)))
             thread.start()
-            victim = service.decode[0]
-            wait_until(victim.stopped, "the failpoint")
-            os.kill(victim.pid, signal.SIGKILL)
-            victim.kill()
-            service.decode.clear()
-            service.worker_environment = {}
-            service.spawn_worker("decode", port=victim.grpc.rsplit(":", 1)[1]).wait_ready()
+            service.replace_stopped_decode()
             thread.join()
             answer, = answers
             self.assertGreater(sum(one["attempts"] for one in answer["answers"]), 3)

@@ -220,6 +220,15 @@ class Cluster:
         (self.decode if role == "decode" else self.prefill).append(process)
         return process
 
+    def replace_stopped_decode(self):
+        """Kills the only decode worker once a failpoint has stopped it, and starts another at its port."""
+        (victim,) = self.decode
+        wait_until(victim.stopped, "the failpoint")
+        victim.kill()
+        self.decode.clear()
+        self.worker_environment, self.role_environment = {}, {}  # no failpoint any more
+        return self.spawn_worker("decode", port=victim.grpc.rpartition(":")[2]).wait_ready()
+
     def spawn_router(self, name="router"):
         log = self.eos_log if name == "router" else self.path / f"{name}.jsonl"
         arguments = [BIN / "baton-router", self.model, "--host", "127.0.0.1", "--port", "0",

@@ -1,10 +1,8 @@
 """Runaways, length control and a wrong stop set, seen from outside."""
 
 import json
-import os
 import pathlib
 import shutil
-import signal
 import tempfile
 import threading
 import unittest
@@ -98,14 +96,7 @@ class Runaway(unittest.TestCase):
             thread = threading.Thread(target=lambda: answers.extend(
                 service.generate([endless()], check=False)))
             thread.start()
-            victim = service.decode[0]
-            wait_until(victim.stopped, "the failpoint")
-            port = victim.grpc.rsplit(":", 1)[1]
-            os.kill(victim.pid, signal.SIGKILL)
-            victim.kill()
-            service.decode.clear()
-            service.worker_environment = {}
-            service.spawn_worker("decode", port=port).wait_ready()
+            service.replace_stopped_decode()
             thread.join()
             self.same(answers[0], whole)
             self.assertEqual(answers[0]["attempts"], 2)

@@ -7,7 +7,6 @@ import concurrent.futures
 import json
 import os
 import re
-import signal
 import threading
 import unittest
 
@@ -17,7 +16,7 @@ import jsonschema
 import client
 import json_schemas
 import openai_client
-from cluster import Cluster, wait_until
+from cluster import Cluster
 
 SCHEMAS = int(os.environ.get("BATON_GUIDED_SCHEMAS", "10"))
 REQUESTS = int(os.environ.get("BATON_GUIDED_REQUESTS", "40"))
@@ -174,14 +173,7 @@ class SameTokens(unittest.TestCase):
             answers = []
             thread = threading.Thread(target=lambda: answers.extend(ask(service, self.requests[:1])))
             thread.start()
-            victim = service.decode[0]
-            wait_until(victim.stopped, "the failpoint")
-            port = victim.grpc.rsplit(":", 1)[1]
-            os.kill(victim.pid, signal.SIGKILL)
-            victim.kill()
-            service.decode.clear()
-            service.worker_environment = {}
-            service.spawn_worker("decode", port=port).wait_ready()
+            service.replace_stopped_decode()
             thread.join()
             self.same(answers, attempts=2)
             service.assert_nothing_held()

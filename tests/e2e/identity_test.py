@@ -1,11 +1,9 @@
 """Same tokens however a request ran. Every test asserts by a counter that its path was taken."""
 
-import os
-import signal
 import threading
 import unittest
 
-from cluster import Cluster, wait_until
+from cluster import Cluster
 
 QUESTION = "Tell me a long story about a fox who looked for a friend in the forest and by the river."
 WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
@@ -120,14 +118,7 @@ class Ways(unittest.TestCase):
             thread = threading.Thread(
                 target=lambda: answers.extend(service.generate([request], "--chat", check=False)))
             thread.start()
-            victim = service.decode[0]
-            wait_until(victim.stopped, "the failpoint")
-            port = victim.grpc.rsplit(":", 1)[1]
-            os.kill(victim.pid, signal.SIGKILL)
-            victim.kill()
-            service.decode.clear()
-            service.worker_environment = {}
-            service.spawn_worker("decode", port=port).wait_ready()
+            service.replace_stopped_decode()
             thread.join()
             self.same(answers, [expected])
             self.assertEqual(answers[0]["attempts"], 2)

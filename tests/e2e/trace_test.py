@@ -215,12 +215,7 @@ class TraceTest(unittest.TestCase):
             asking = threading.Thread(
                 target=lambda: answers.append(complete(cluster.router, 7, max_tokens=40)))
             asking.start()
-            victim, = cluster.decode
-            wait_until(victim.stopped, "the decode worker to stop at the seventh token")
-            victim.kill()
-            cluster.decode.remove(victim)
-            cluster.role_environment = {}
-            again = cluster.spawn_worker("decode", port=victim.grpc.rpartition(":")[2]).wait_ready()
+            again = cluster.replace_stopped_decode()
             asking.join(120)
             self.assertEqual(answers[0][0], 200, answers)
             self.assertIn(f"(trace {trace_id(7)}): attempt 1", cluster.router.log.read_text())
