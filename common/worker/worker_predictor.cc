@@ -126,8 +126,9 @@ std::unique_ptr<EndPredictor> MakePredictor(ChosenPredictor chosen, const Predic
     chosen.file.reset();
   }
   auto predictor = std::make_unique<EndPredictor>(std::move(chosen.file), boundaries);
-  spdlog::info("predictor of ends: {} {}", std::string(PredictorKindName(predictor->kind())),
-               predictor->version());
+  const std::string kind(PredictorKindName(predictor->kind()));
+  const std::string version = predictor->version();
+  spdlog::info("predictor of ends: {}", version.empty() ? kind : kind + " " + version);
   if (!flags.state.empty()) ReadState(flags.state, fingerprint, &predictor->survival());
   return predictor;
 }

@@ -43,7 +43,7 @@ def _health():
               "too few workers, or none that fits.", "short",
               [('sum (baton_num_requests_waiting{role="router"})', "waiting"),
                ("sum (baton_requests_inflight)", "in flight, waiting ones too")], wide=9, high=5),
-        Panel("Routers see workers", "Workers whose status stream lives and that take requests, as the router sees "
+        Panel("Routers see workers", "Workers whose status stream is open and that take requests, as the router sees "
               "it that sees fewest: fewer than ready processes means a network or a mismatch between them.", "short",
               [("min by (worker_role) (sum by (instance, worker_role) (baton_router_worker_up))", "{{worker_role}}")],
               wide=9, high=5),
