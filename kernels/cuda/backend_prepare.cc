@@ -202,7 +202,7 @@ absl::Status CudaBackend::Prepare(const StepUses& uses) {
 
 absl::StatusOr<MachineLimits> CudaBackend::MeasureLimits() {
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
-  return cuda::MeasureDeviceLimits(*matmul_, info_.compute_dtype, fp8_, stream_.handle());
+  return cuda::MeasureDeviceLimits(info_.compute_dtype, fp8_, stream_.handle());
 }
 
 }  // namespace baton::kernels

@@ -75,7 +75,7 @@ class CudaBackend final : public Backend {
   absl::Status EndStep() override;
 
   // Measures this GPU, with products of fp8 where weights are of fp8. Takes about 0.7 GB of device
-  // memory while it runs.
+  // memory while it runs. A rank measures alone: nothing is asked of its group.
   absl::StatusOr<MachineLimits> MeasureLimits();
 
  private:

@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "kernels/cuda/gemm/fp8.h"
+#include "kernels/cuda/gemm/matmul.h"
 #include "kernels/cuda/rows/row_ops.h"
 
 namespace baton::kernels::cuda {
@@ -82,7 +83,8 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> RandomOperand(DType dtype, bool fp
   return codes;
 }
 
-absl::StatusOr<double> MatMulRate(MatMul& matmul, DType dtype, bool fp8, StreamHandle stream) {
+absl::StatusOr<double> MatMulRate(DType dtype, bool fp8, StreamHandle stream) {
+  BATON_ASSIGN_OR_RETURN(const auto matmul, MatMul::Create(dtype, stream));
   BATON_ASSIGN_OR_RETURN(const auto weight, RandomOperand(dtype, fp8, stream));
   BATON_ASSIGN_OR_RETURN(const auto in, RandomOperand(dtype, fp8, stream));
   BATON_ASSIGN_OR_RETURN(const auto out,
@@ -93,19 +95,18 @@ absl::StatusOr<double> MatMulRate(MatMul& matmul, DType dtype, bool fp8, StreamH
                                    .out = out->data(),
                                    .weight_scales = fp8 ? ScalesOf(*weight) : nullptr,
                                    .in_scales = fp8 ? ScalesOf(*in) : nullptr};
-  BATON_RETURN_IF_ERROR(matmul.Prepare(key, {&operands, 1}));
+  BATON_RETURN_IF_ERROR(matmul->Prepare(key, {&operands, 1}));
   BATON_ASSIGN_OR_RETURN(const double seconds,
-                         Time([&] { return matmul.Run(key, kSide, operands); }, stream));
+                         Time([&] { return matmul->Run(key, kSide, operands); }, stream));
   return 2.0 * static_cast<double>(kSide) * kSide * kSide / seconds;
 }
 
 }  // namespace
 
-absl::StatusOr<MachineLimits> MeasureDeviceLimits(MatMul& matmul, DType dtype, bool fp8,
-                                                  StreamHandle stream) {
+absl::StatusOr<MachineLimits> MeasureDeviceLimits(DType dtype, bool fp8, StreamHandle stream) {
   MachineLimits limits;
   BATON_ASSIGN_OR_RETURN(limits.read_bytes_per_s, CopyRate(stream));
-  BATON_ASSIGN_OR_RETURN(limits.flops_per_s, MatMulRate(matmul, dtype, fp8, stream));
+  BATON_ASSIGN_OR_RETURN(limits.flops_per_s, MatMulRate(dtype, fp8, stream));
   return limits;
 }
 

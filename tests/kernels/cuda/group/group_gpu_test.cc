@@ -53,5 +53,35 @@ TEST(GpuGroupTest, SumsAreThoseOfAllRanksAlsoInAGraph) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// A rank whose group never comes.
+class LonelyRank final : public Collective {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  absl::Status AllReduceSum(std::span<float>, void*) override { return Asked(); }
+  absl::Status AllGather(std::span<float>, void*) override { return Asked(); }
+  absl::Status AllReduceSumOnHost(std::span<float>) override { return Asked(); }
+  absl::Status status() override { return absl::OkStatus(); }
+  void Abort(const absl::Status& why) override { ADD_FAILURE() << why; }
+
+ private:
+  static absl::Status Asked() {
+    ADD_FAILURE() << "the group was asked";
+    return absl::DeadlineExceededError("nobody else came");
+  }
+};
+
+// The worker measures the GPU of rank 0 when all ranks are loaded.
+TEST(GpuGroupTest, ARankMeasuresWithoutTheOthers) {
+  LonelyRank rank;
+  const auto backend =
+      MakeBackend({.device = Device::kCuda, .compute_dtype = DType::kBF16, .collective = &rank});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  const auto limits = MeasureLimits(**backend, 1, /*integers=*/false);
+  ASSERT_TRUE(limits.ok()) << limits.status();
+  EXPECT_GT(limits->flops_per_s, 0);
+  EXPECT_GT(limits->read_bytes_per_s, 0);
+}
+
 }  // namespace
 }  // namespace baton::kernels
