@@ -97,6 +97,14 @@ absl::Status SelectDevice(int index) {
   return Check(cudaSetDevice(index), absl::StrCat("selecting GPU ", index));
 }
 
+absl::StatusOr<int> DeviceOf(const void* memory) {
+  cudaPointerAttributes attributes;
+  BATON_RETURN_IF_ERROR(
+      Check(cudaPointerGetAttributes(&attributes, memory), "asking whose memory an address is"));
+  if (attributes.type == cudaMemoryTypeDevice) return attributes.device;
+  return absl::InternalError("an address of the host's memory; expected that of a GPU");
+}
+
 absl::StatusOr<DeviceInfo> OpenDevice(int index) {
   BATON_ASSIGN_OR_RETURN(const int count, DeviceCount());
   if (index < 0 || index >= count) {

@@ -43,6 +43,8 @@ absl::StatusOr<DeviceInfo> OpenDevice(int index);
 // Selects GPU `index` for the calling thread. Each thread that touches a device does so once.
 absl::Status SelectDevice(int index);
 absl::StatusOr<int> DeviceCount();
+// Which GPU the memory at this address is of. INTERNAL for memory of the host.
+absl::StatusOr<int> DeviceOf(const void* memory);
 
 struct DeviceMemoryInfo {
   size_t free_bytes = 0;

@@ -68,11 +68,23 @@ absl::Status HostCopies::Write(std::span<const std::span<const std::byte>> host,
   return stream_.Synchronize();
 }
 
+absl::StatusOr<StreamHandle> HostCopies::StreamOn(int device) {
+  BATON_RETURN_IF_ERROR(SelectDevice(device));
+  if (device == device_) return stream_.handle();
+  const auto found = elsewhere_.find(device);
+  if (found != elsewhere_.end()) return found->second.handle();
+  BATON_ASSIGN_OR_RETURN(Stream made, Stream::Create());
+  return elsewhere_.emplace(device, std::move(made)).first->second.handle();
+}
+
 absl::Status HostCopies::ZeroRows(void* device, size_t pitch, size_t width, size_t rows) {
+  BATON_ASSIGN_OR_RETURN(const int owner, DeviceOf(device));
   base::MutexLock lock(&mutex_);
-  BATON_RETURN_IF_ERROR(SelectDevice(device_));
-  BATON_RETURN_IF_ERROR(FillRows(device, pitch, 0, width, rows, stream_.handle()));
-  return stream_.Synchronize();
+  BATON_ASSIGN_OR_RETURN(const StreamHandle stream, StreamOn(owner));
+  absl::Status zeroed = FillRows(device, pitch, 0, width, rows, stream);
+  if (zeroed.ok()) zeroed = WaitFor(stream);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));  // as the other calls leave it
+  return zeroed;
 }
 
 }  // namespace baton::kernels::cuda

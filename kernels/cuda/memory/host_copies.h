@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -29,17 +30,22 @@ class HostCopies final {
   absl::Status Read(std::span<const std::span<const std::byte>> device, std::span<std::byte> host);
   absl::Status Write(std::span<const std::span<const std::byte>> host,
                      std::span<const std::span<std::byte>> device);
-  // Zeroes the first `width` bytes of each of `rows` rows, which begin `pitch` bytes apart.
+  // Zeroes the first `width` bytes of each of `rows` rows, which begin `pitch` bytes apart, in the
+  // memory of any GPU.
   absl::Status ZeroRows(void* device, size_t pitch, size_t width, size_t rows);
 
  private:
   HostCopies(int device, Stream stream, std::unique_ptr<PinnedMemory> staging)
       : device_(device), stream_(std::move(stream)), staging_(std::move(staging)) {}
   absl::Status CheckSize(size_t bytes) const;
+  // Selects the GPU and returns this object's stream there.
+  absl::StatusOr<StreamHandle> StreamOn(int device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int device_;
   base::Mutex mutex_;
   const Stream stream_;
+  // Of other GPUs, made when they are first zeroed: what a GPU fills has to be its own.
+  std::map<int, Stream> elsewhere_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<PinnedMemory> staging_;  // used under mutex_
 };
 

@@ -41,6 +41,15 @@ class CudaMemoryTest : public testing::Test {
     const absl::Status status = blocks_->Write({std::span(bytes)}, {to});
     ASSERT_TRUE(status.ok()) << status;
   }
+  // Memory of a second GPU; null where there is none.
+  static std::unique_ptr<DeviceMemory> OnSecondGpu(size_t bytes) {
+    if (*kernels::cuda::DeviceCount() < 2) return nullptr;
+    EXPECT_TRUE(kernels::cuda::SelectDevice(1).ok());
+    auto memory = DeviceMemory::Allocate(bytes);
+    EXPECT_TRUE(memory.ok()) << memory.status();
+    EXPECT_TRUE(kernels::cuda::SelectDevice(0).ok());
+    return memory.ok() ? *std::move(memory) : nullptr;
+  }
   std::vector<std::byte> Get(std::span<const std::byte> from) {
     std::vector<std::byte> all;
     for (size_t at = 0; at < from.size(); at += kMaxPieceBytes) {
@@ -82,6 +91,26 @@ TEST_F(CudaMemoryTest, ZeroesTheTokensThatTheHostWouldZero) {
   }
 }
 
+// As on a prefill worker of two ranks: on one GPU, and on two where there are two.
+TEST_F(CudaMemoryTest, ZeroesTheTokensOfEveryRanksBlock) {
+  const auto second_gpu = OnSecondGpu(1 << 16);
+  const BlockRows slots{.rows = 12, .block_size = 16, .used = 5};
+  auto expected = Random(12 * 16 * 128);
+  std::vector<std::span<std::byte>> ranks = {At(256, expected.size())};
+  if (second_gpu != nullptr) {
+    ranks.emplace_back(static_cast<std::byte*>(second_gpu->data()), expected.size());
+  }
+  for (const auto block : ranks) Put(block, expected);
+  ZeroUnused(slots, expected);
+  for (int time = 0; time < 2; ++time) {
+    for (const auto block : ranks) {
+      const absl::Status zeroed = blocks_->Zero(slots, block);
+      ASSERT_TRUE(zeroed.ok()) << zeroed;
+      EXPECT_EQ(Get(block), expected);
+    }
+  }
+}
+
 TEST_F(CudaMemoryTest, AParcelIsGatheredAndScatteredAsInHostMemory) {
   auto made = MakeCudaPairMemory(0, 2, kBufferBytes, /*blocks_elsewhere=*/false);
   ASSERT_TRUE(made.ok()) << made.status();
@@ -118,12 +147,7 @@ TEST_F(CudaMemoryTest, AParcelIsGatheredAndScatteredAsInHostMemory) {
 
 // As on a decode worker of two ranks: on one GPU, and on two where there are two.
 TEST_F(CudaMemoryTest, AParcelIsScatteredToTheRanksOfItsBlocks) {
-  std::unique_ptr<DeviceMemory> second_gpu;
-  if (*kernels::cuda::DeviceCount() > 1) {
-    ASSERT_TRUE(kernels::cuda::SelectDevice(1).ok());
-    second_gpu = *DeviceMemory::Allocate(1 << 16);
-    ASSERT_TRUE(kernels::cuda::SelectDevice(0).ok());
-  }
+  const auto second_gpu = OnSecondGpu(1 << 16);
   const auto second_rank = [&](size_t offset, size_t bytes) {
     if (second_gpu == nullptr) return At(500'000 + offset, bytes);
     return std::span(static_cast<std::byte*>(second_gpu->data()) + offset, bytes);
