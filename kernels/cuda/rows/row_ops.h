@@ -12,7 +12,7 @@ struct CUstream_st;
 namespace baton::kernels::cuda {
 
 // out fp32 [rows, cols] = table[TokenOf(tokens[row], last)], of [vocab, cols] in `dtype`. A token
-// outside the table gives a row of NaN, which sampling reports as a fault.
+// outside the table gives a row of NaN, from which no draw is valid.
 int LaunchEmbed(const void* table, DType dtype, int64_t vocab, const int32_t* tokens,
                 const LastTokens& last, Matrix out, CUstream_st* stream);
 
