@@ -163,6 +163,9 @@ struct BackendInfo {
   // ids, before the step that draws them has ended; at most two steps are between BeginStep and
   // EndStep. Otherwise a step ends before the next begins.
   bool keeps_last_tokens = false;
+  // A decode step, in which each sequence adds one token and draws the next, is repeated as it was
+  // captured when one of its size ran before. Those of more rows run as they are; 0: all do.
+  int max_captured_rows = 0;
   // Projections of e4m3 are packed as they are where both their sides, as this rank has them, are
   // multiples of this; 0: none is.
   int fp8_multiple = 0;

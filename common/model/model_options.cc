@@ -1,5 +1,6 @@
 #include "common/model/model_options.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,11 @@ absl::Status ModelOptions::Check() const {
                                                    "; expected 1 to ", kMaxTensorParallel));
   }
   return absl::OkStatus();
+}
+
+int32_t ModelOptions::LongestContext(const ModelConfig& config) const {
+  if (max_model_len == 0) return config.max_positions;
+  return std::min(max_model_len, config.max_positions);
 }
 
 DType ResolveComputeDType(std::optional<DType> dtype, const ModelConfig& config,

@@ -27,7 +27,8 @@ struct ModelOptions {
   int32_t tensor_parallel_size = 1;  // ranks
   std::string nccl_library;          // of ranks on GPUs; "" = the loader's own
   kernels::Quantization quantization = kernels::Quantization::kNone;
-  std::string load_cache;  // directory of packed checkpoints; "" = none is kept
+  std::string load_cache;     // directory of packed checkpoints; "" = none is kept
+  int32_t max_model_len = 0;  // the longest sequence, in tokens; 0 = as long as the model knows
   int32_t block_size = 16;
   KvBudget kv;
   int64_t swap_bytes = 0;  // of the host's memory, for KV blocks of all ranks; 0 = none
@@ -36,6 +37,8 @@ struct ModelOptions {
 
   // INVALID_ARGUMENT, naming the flag, for sizes outside their bounds.
   absl::Status Check() const;
+  // The most tokens of a sequence of this model.
+  int32_t LongestContext(const ModelConfig& config) const;
 };
 
 // The dtype of arithmetic: `dtype` if it is given, else float32 for a checkpoint of float32 and

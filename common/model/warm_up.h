@@ -15,9 +15,10 @@ namespace baton {
 // Runs the largest step that the transformer's limits allow, over KV blocks of its own.
 absl::Status RunLargestStep(Transformer& transformer, const kernels::KvLayout& layout);
 
-// Runs decode steps of every padded size and, for each, of contexts with every number of parts that
-// a backend tells apart: up to `max_context` tokens, as far as the blocks of `kv` hold them. Each
-// runs twice, because a backend captures the second one. Overwrites block 0.
+// Runs decode steps of every padded size that the backend captures and, for each, of contexts with
+// every number of parts that a backend tells apart: up to `max_context` tokens, as far as the
+// blocks of `kv` hold them. Each runs twice, because a backend captures the second one. Overwrites
+// block 0.
 absl::Status RunDecodeSteps(Transformer& transformer, const kernels::PagedKv& kv,
                             int32_t max_context);
 

@@ -62,6 +62,7 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> p
     options.quantization = kernels::Quantization::kFp8;
   }
   if (flags.load_cache != kNoLoadCache) options.load_cache = flags.load_cache;
+  options.max_model_len = flags.max_model_len;
   options.block_size = flags.block_size;
   if (flags.kv_cache_tokens) {
     options.kv.tokens = *flags.kv_cache_tokens;

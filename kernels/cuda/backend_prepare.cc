@@ -15,7 +15,6 @@ namespace baton::kernels {
 namespace {
 
 constexpr size_t kPartialBytes = size_t{128} << 20;  // results of split keys
-constexpr int64_t kMaxCaptureRows = 512;             // a larger step is not launch-bound
 // What memory is filled with for timing. The device would be faster with zeros than it will be, so
 // these are other small numbers.
 constexpr int kTimedByte = 0x3c;
@@ -196,7 +195,7 @@ absl::Status CudaBackend::Prepare(const StepUses& uses) {
     if (uses.fetched == 0) break;
     BATON_RETURN_IF_ERROR(copy.Reserve(static_cast<size_t>(uses.fetched) * sizeof(float)));
   }
-  max_capture_rows_ = std::min<int64_t>({uses.max_tokens, uses.max_samples, kMaxCaptureRows});
+  max_capture_rows_ = std::min({uses.max_tokens, uses.max_samples, info_.max_captured_rows});
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@ namespace baton::kernels {
 namespace {
 
 constexpr size_t kInputBytes = size_t{8} << 20;  // grows where a step needs more
+constexpr int kMaxCapturedRows = 512;            // a larger step is not launch-bound
 constexpr int kFp8Multiple = 16;                 // of the sides of a weight, as cuBLASLt wants them
 constexpr int kFp8Major = 9;  // cuBLASLt multiplies e4m3 with scales per row on Hopper
 
@@ -55,7 +56,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOption
                    .threads = 1,
                    .compute_dtype = options.compute_dtype,
                    .ranks = options.collective != nullptr ? options.collective->size() : 1,
-                   .keeps_last_tokens = true};
+                   .keeps_last_tokens = true,
+                   .max_captured_rows = kMaxCapturedRows};
   if (options.compute_dtype != DType::kF32 && device.capability_major == kFp8Major) {
     info.fp8_multiple = kFp8Multiple;
   }

@@ -11,8 +11,10 @@ using kernels::Buffer;
 using kernels::Matrix;
 using kernels::PackedWeight;
 
-QueuedBackend::QueuedBackend(kernels::Backend* inner) : inner_(inner), info_(inner->info()) {
+QueuedBackend::QueuedBackend(kernels::Backend* inner, int max_captured_rows)
+    : inner_(inner), info_(inner->info()) {
   info_.keeps_last_tokens = true;
+  info_.max_captured_rows = max_captured_rows;
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> QueuedBackend::Allocate(size_t bytes) {

@@ -15,7 +15,8 @@ namespace baton::test {
 // computes.
 class QueuedBackend final : public kernels::Backend {
  public:
-  explicit QueuedBackend(kernels::Backend* inner);
+  // Claims to capture decode steps of so many rows; it repeats none.
+  explicit QueuedBackend(kernels::Backend* inner, int max_captured_rows = 0);
 
   // How many ids steps fed by naming the slot that drew them, and how many histories of samplers
   // ended with such an id.

@@ -13,6 +13,7 @@
 #include "kernels/backend_factory.h"
 #include "kernels/cuda/graph/row_buckets.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/queued_backend.h"
 #include "tests/fakes/scratch_folder.h"
 
 namespace baton {
@@ -62,26 +63,50 @@ TEST(WarmUpContextsTest, EveryGraphThatAStepCanAskForIsCaptured) {
   }
 }
 
-TEST(RunDecodeStepsTest, RunsEachOfThemTwice) {
-  const ScratchFolder dir;
-  ASSERT_TRUE(WriteRandomModel({.dtype = "float32", .seed = 3}, dir / "m").ok());
-  const auto config = LoadModelConfig(dir / "m");
-  auto files = CheckpointFiles::Open(dir / "m");
-  const auto backend = *kernels::MakeBackend({.device = kernels::Device::kReference});
-  const auto shape = LocalShape::Of(*config, 0, 1);
-  auto weights = LoadWeights(*config, *shape, **files, *backend, nullptr);
-  ASSERT_TRUE(weights.ok()) << weights.status();
-  const auto transformer = Transformer::Create(*config, *shape, *std::move(weights), backend.get(),
-                                               {.max_tokens = 4, .max_samples = 4});
-  ASSERT_TRUE(transformer.ok()) << transformer.status();
-  const auto arena =
-      KvArena::Create(*backend, KvLayoutOf(*config, *shape, kernels::DType::kF32, 16), 64);
-  ASSERT_TRUE(RunDecodeSteps(**transformer, arena->kv(), 1).ok());
-  const uint64_t of_eight = (*transformer)->operations_finished();  // one to four rows, twice
+// Decode steps of a random model on a backend that captures those of up to four rows.
+class RunDecodeStepsTest : public testing::Test {
+ protected:
+  // How many operations run before a worker serves, when steps have up to `max_samples` rows.
+  uint64_t Operations(int32_t max_samples, int32_t max_context) {
+    test::QueuedBackend backend(host_.get(), 4);
+    auto weights = LoadWeights(config_, shape_, *files_, backend, nullptr);
+    EXPECT_TRUE(weights.ok()) << weights.status();
+    const auto transformer =
+        Transformer::Create(config_, shape_, *std::move(weights), &backend,
+                            {.max_tokens = max_samples, .max_samples = max_samples});
+    EXPECT_TRUE(transformer.ok()) << transformer.status();
+    const auto arena =
+        KvArena::Create(backend, KvLayoutOf(config_, shape_, kernels::DType::kF32, 16), 64);
+    const absl::Status ran = RunDecodeSteps(**transformer, arena->kv(), max_context);
+    EXPECT_TRUE(ran.ok()) << ran;
+    return (*transformer)->operations_finished();
+  }
+
+  const ScratchFolder dir_;
+  const absl::Status written_ = WriteRandomModel({.dtype = "float32", .seed = 3}, dir_ / "m");
+  const ModelConfig config_ = *LoadModelConfig(dir_ / "m");
+  const std::unique_ptr<CheckpointFiles> files_ = *CheckpointFiles::Open(dir_ / "m");
+  const std::unique_ptr<kernels::Backend> host_ =
+      *kernels::MakeBackend({.device = kernels::Device::kReference});
+  const LocalShape shape_ = *LocalShape::Of(config_, 0, 1);
+};
+
+TEST_F(RunDecodeStepsTest, RunsEachOfThemTwice) {
+  const uint64_t of_eight = Operations(4, 1);  // one to four rows, twice
   ASSERT_GT(of_eight, 0U);
-  ASSERT_TRUE(RunDecodeSteps(**transformer, arena->kv(), 1 << 20).ok());
   // 64 blocks give {1, 512, 1024} tokens to one, {1, 512} to two and to three, 1 to four.
-  EXPECT_EQ(((*transformer)->operations_finished() - of_eight) * 8, of_eight * 16);
+  EXPECT_EQ(Operations(4, 1 << 20) * 8, of_eight * 16);
+}
+
+TEST_F(RunDecodeStepsTest, RunsNoneThatIsNeverCaptured) {
+  EXPECT_EQ(Operations(9, 1), Operations(4, 1));
+}
+
+TEST(LongestContextTest, IsThatOfTheFlagUnlessTheModelKnowsFewer) {
+  const ModelConfig config = {.max_positions = 4096};
+  EXPECT_EQ(ModelOptions{}.LongestContext(config), 4096);
+  EXPECT_EQ(ModelOptions{.max_model_len = 1000}.LongestContext(config), 1000);
+  EXPECT_EQ(ModelOptions{.max_model_len = 9000}.LongestContext(config), 4096);
 }
 
 }  // namespace
