@@ -75,8 +75,8 @@ absl::Status CheckFits(const WorkerBuild& build, const Hardware& hardware) {
 void AddSums(const ModelUse& model, const Hardware::Link& link, int32_t ranks,
              simulator::StepCost* cost) {
   const double sums = 2.0 * model.config.layers;
-  const double bytes = sums * model.config.hidden *
-                       static_cast<double>(SizeOf(model.compute_dtype)) * 2 * (ranks - 1) / ranks;
+  // Of the residual stream, which is fp32 whatever the model is computed in.
+  const double bytes = sums * model.config.hidden * sizeof(float) * 2 * (ranks - 1) / ranks;
   const double token = kMicro * bytes / link.bytes_per_s;
   cost->step += sums * link.latency_us;
   cost->row += token;

@@ -83,8 +83,8 @@ TEST(WorkerBuildTest, RanksShareTheWorkAndAddSums) {
   const auto one = ReckonWorker(SmallModel(), Box(), 1);
   const auto two = ReckonWorker(SmallModel(), Box(), 2);
   ASSERT_TRUE(one.ok() && two.ok()) << two.status();
-  // Two sums per layer: of 64 elements of two bytes, of which a rank of two sends one size.
-  const double sum = 4 * 64 * 2 / 1000.0;
+  // Two sums per layer: of 64 elements in fp32, of which a rank of two sends one size.
+  const double sum = 4 * 64 * 4 / 1000.0;
   EXPECT_NEAR(two->cost.row, one->cost.row / 2 + sum, 1e-9);
   EXPECT_NEAR(two->cost.prompt_token, one->cost.prompt_token / 2 + sum, 1e-9);
   EXPECT_NEAR(two->cost.kv_token, one->cost.kv_token / 2, 1e-9);
