@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "common/model/host_limits.h"
+#include "kernels/gpu_needs.h"
 
 namespace baton {
 namespace {
@@ -23,9 +24,6 @@ absl::Status CheckAvailable(const kernels::Backend& backend, double need, int32_
                    " available; lower --kv-cache-memory or --kv-cache-tokens",
                    device.has_value() ? ", or --gpu-memory-utilization" : ""));
 }
-
-// What the driver, cuBLASLt and NCCL take of a GPU for a process. Nothing tells how much that is.
-constexpr int64_t kLibraryBytes = int64_t{1} << 30;
 
 }  // namespace
 
@@ -66,7 +64,7 @@ absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayou
 
 absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, double share) {
   const int64_t may = static_cast<int64_t>(share * static_cast<double>(device.total_bytes));
-  const int64_t own = device.own_bytes + kLibraryBytes;
+  const int64_t own = device.own_bytes + static_cast<int64_t>(kernels::kGpuLibraryBytes);
   const int64_t left = std::min(may - own, device.free_bytes);
   if (left > 0) return left;
   return absl::ResourceExhaustedError(absl::StrFormat(

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/model/footprint.h"
+#include "kernels/gpu_needs.h"
 
 namespace baton {
 namespace {
@@ -61,6 +62,10 @@ double WiderScaleBytes(const ModelConfig& config, const LocalShape& shape) {
   if (!config.quantization.has_value()) return 0;
   return ProjectionParameters(config, shape) *
          (config.quantization->gpu_bytes_per_weight - config.quantization->bytes_per_weight);
+}
+
+double BackendBytes(const ModelConfig& config, const StepLimits& limits) {
+  return static_cast<double>(kernels::GpuBackendBytes(config.vocab, limits.max_samples));
 }
 
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,

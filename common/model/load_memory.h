@@ -37,6 +37,10 @@ double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels
 // GGUF's types in wider forms.
 double WiderScaleBytes(const ModelConfig& config, const LocalShape& shape);
 
+// What the backend of a rank on a GPU keeps in buffers of its own, for any model of this
+// vocabulary.
+double BackendBytes(const ModelConfig& config, const StepLimits& limits);
+
 // RESOURCE_EXHAUSTED, with need, have and the flags that ask for less, where `available` bytes of
 // `owner` ("machine", "GPU") do not hold `need` and `kv_bytes` of KV cache.
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,

@@ -114,9 +114,17 @@ absl::Status RankLoad::CheckDevice() const {
                      stays_fp8 ? kernels::Quantization::kFp8 : source_.options.quantization,
                      source_.options.limits);
   need.weights += WiderScaleBytes(source_.config, shape_);
-  need.activations += WideningBytes(source_.config, shape_, source_.dtype);
-  return CheckMemory(need, blocks * static_cast<double>(layout_.block_bytes()),
-                     static_cast<double>(memory->free_bytes), "GPU");
+  need.activations += WideningBytes(source_.config, shape_, source_.dtype) +
+                      BackendBytes(source_.config, source_.options.limits);
+  const double kv_bytes = blocks * static_cast<double>(layout_.block_bytes());
+  if (!source_.kv_takes_rest) {
+    return CheckMemory(need, kv_bytes, static_cast<double>(memory->free_bytes), "GPU");
+  }
+  // By what the cache is measured out of in the end, so that too little shows now.
+  BATON_ASSIGN_OR_RETURN(const int64_t share,
+                         DeviceKvBytes(*memory, source_.options.kv.device_share));
+  return CheckMemory(need, kv_bytes, static_cast<double>(share),
+                     "part of the GPU that --gpu-memory-utilization leaves");
 }
 
 absl::StatusOr<ModelWeights> RankLoad::ReadWeights(const LoadProgress& progress) {

@@ -10,11 +10,11 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_limits.h"
 #include "kernels/cuda/graph/row_buckets.h"
+#include "kernels/gpu_needs.h"
 
 namespace baton::kernels {
 namespace {
 
-constexpr size_t kPartialBytes = size_t{128} << 20;  // results of split keys
 // What memory is filled with for timing. The device would be faster with zeros than it will be, so
 // these are other small numbers.
 constexpr int kTimedByte = 0x3c;
@@ -138,7 +138,7 @@ absl::Status CudaBackend::PrepareAttention(const StepUses& uses) {
     const size_t row = static_cast<size_t>(shape.q_heads) * shape.head_dim * SizeOf(dtype);
     // There is room for at least one part of each row that a step may have.
     flashinfer.max_partials =
-        std::max<int64_t>(static_cast<int64_t>(kPartialBytes / row), uses.max_tokens);
+        std::max<int64_t>(static_cast<int64_t>(kAttentionPartialBytes / row), uses.max_tokens);
     const auto partials = static_cast<size_t>(flashinfer.max_partials);
     out_bytes = std::max(out_bytes, partials * row);
     lse_bytes = std::max(lse_bytes, partials * static_cast<size_t>(shape.q_heads) * sizeof(float));

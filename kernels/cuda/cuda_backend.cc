@@ -8,15 +8,15 @@
 #include "common/base/status.h"
 #include "kernels/collective.h"
 #include "kernels/cuda/graph/row_buckets.h"
+#include "kernels/gpu_needs.h"
 #include "kernels/step_check.h"
 
 namespace baton::kernels {
 namespace {
 
-constexpr size_t kInputBytes = size_t{8} << 20;  // grows where a step needs more
-constexpr int kMaxCapturedRows = 512;            // a larger step is not launch-bound
-constexpr int kFp8Multiple = 16;                 // of the sides of a weight, as cuBLASLt wants them
-constexpr int kFp8Major = 9;  // cuBLASLt multiplies e4m3 with scales per row on Hopper
+constexpr int kMaxCapturedRows = 512;  // a larger step is not launch-bound
+constexpr int kFp8Multiple = 16;       // of the sides of a weight, as cuBLASLt wants them
+constexpr int kFp8Major = 9;           // cuBLASLt multiplies e4m3 with scales per row on Hopper
 
 // Refuses fp8 where this GPU cannot multiply it.
 absl::Status CheckFp8(const BackendOptions& options, const cuda::DeviceInfo& device) {
@@ -82,7 +82,7 @@ CudaBackend::CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream
 absl::Status CudaBackend::CreateParts() {
   const cuda::StreamHandle handle = stream_.handle();
   BATON_ASSIGN_OR_RETURN(matmul_, cuda::MatMul::Create(info_.compute_dtype, handle, collective_));
-  BATON_ASSIGN_OR_RETURN(inputs_, cuda::StepInputs::Create(kInputBytes));
+  BATON_ASSIGN_OR_RETURN(inputs_, cuda::StepInputs::Create(kStepInputBytes));
   for (size_t i = 0; i < kMaxRunning; ++i) {
     BATON_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create());
     launched_.push_back(std::move(event));

@@ -71,6 +71,7 @@ Json ClusterJson(const PlanReport& report, const std::optional<Trial>& trial) {
           {"kv_cache_tokens", trial->kv_tokens},
           {"weight_bytes", build.weight_bytes},
           {"activation_bytes", build.activation_bytes},
+          {"library_bytes", build.library_bytes},
           {"step_cost_us", simulator::CostTerms(build.cost)},
           {"keeps", trial->keeps},
           {"worst_good_share", trial->good_share},

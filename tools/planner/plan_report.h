@@ -30,12 +30,12 @@ std::string PlanText(const PlanReport& report);
 //  "devices_needed": N, "bearable_share": X, "serve": COMMAND, "bench": COMMAND}
 // where what there is not is null. A CLUSTER is {"mode", "prefill", "decode", "devices",
 // "tensor_parallel_size", "threads", "max_num_seqs", "kv_cache_bytes", "kv_cache_tokens",
-// "weight_bytes", "activation_bytes", "step_cost_us": {..}, "keeps", "worst_good_share", "limits":
-// [{"metric", "limit_ms", "at_percentile_ms", "share"}], "expected": {"ttft_ms": {"mean", "p50",
-// "p99"}, "tpot_ms", "e2e_ms", "goodput", "goodput_share", "request_throughput",
-// "output_throughput", "busy_share", "prefill_busy_share", "kv_use_p95", "preemptions",
-// "joules_per_output_token", "price_per_million_output_tokens"}}, figures being means over the
-// runs.
+// "weight_bytes", "activation_bytes", "library_bytes", "step_cost_us": {..}, "keeps",
+// "worst_good_share", "limits": [{"metric", "limit_ms", "at_percentile_ms", "share"}], "expected":
+// {"ttft_ms": {"mean", "p50", "p99"}, "tpot_ms", "e2e_ms", "goodput", "goodput_share",
+// "request_throughput", "output_throughput", "busy_share", "prefill_busy_share", "kv_use_p95",
+// "preemptions", "joules_per_output_token", "price_per_million_output_tokens"}}, figures being
+// means over the runs.
 nlohmann::ordered_json PlanJson(const PlanReport& report);
 
 // The commands that start the cluster on one machine, and that check it; "" where one machine does

@@ -94,9 +94,10 @@ void AddMemory(const PlanReport& report, const Trial& trial, std::string* text) 
   if (report.hardware) {
     absl::StrAppendFormat(
         text,
-        "%-15s %.1f GB a device: weights %.2f, activations %.2f, KV cache %.2f, left free %.2f\n",
+        "%-15s %.1f GB a device: weights %.2f, activations %.2f, libraries %.2f, KV cache %.2f, "
+        "left free %.2f\n",
         "memory", report.hardware->memory_bytes / 1e9, build.weight_bytes / 1e9,
-        build.activation_bytes / 1e9, trial.kv_bytes / build.ranks / 1e9,
+        build.activation_bytes / 1e9, build.library_bytes / 1e9, trial.kv_bytes / build.ranks / 1e9,
         build.kept_free_bytes / 1e9);
     return;
   }

@@ -10,6 +10,7 @@
 #include "common/model/kv_arena.h"
 #include "common/model/load_memory.h"
 #include "common/model/quantize/fp8_reader.h"
+#include "kernels/gpu_needs.h"
 
 namespace baton::planner {
 namespace {
@@ -66,10 +67,11 @@ absl::Status CheckFits(const WorkerBuild& build, const Hardware& hardware) {
   const double usable = hardware.memory_bytes * hardware.memory_share;
   if (build.kv_bytes_most > 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "workers of %d %s of %.1f GB: weights of %.1f GB and activations of %.1f GB leave nothing of "
-      "the %.1f GB of each that may be filled",
+      "workers of %d %s of %.1f GB: weights of %.1f GB, activations of %.1f GB and libraries of "
+      "%.1f GB leave nothing of the %.1f GB of each that may be filled",
       build.ranks, build.ranks == 1 ? "device" : "devices", hardware.memory_bytes / 1e9,
-      build.weight_bytes / 1e9, build.activation_bytes / 1e9, usable / 1e9));
+      build.weight_bytes / 1e9, build.activation_bytes / 1e9, build.library_bytes / 1e9,
+      usable / 1e9));
 }
 
 void AddSums(const ModelUse& model, const Hardware::Link& link, int32_t ranks,
@@ -95,13 +97,14 @@ absl::StatusOr<WorkerBuild> ReckonWorker(const ModelUse& model, const Hardware& 
                                  : " has no link between devices"));
   }
   BATON_ASSIGN_OR_RETURN(const double flops, FlopsOf(model, hardware));
-  MemoryNeed need =
-      MemoryNeed::Of(model.config, shape, 1, model.compute_dtype, ProductsOf(model, hardware),
-                     {.max_tokens = std::max(model.max_num_batched_tokens, kMostSequences),
-                      .max_samples = kMostSequences});
+  const StepLimits limits = {.max_tokens = std::max(model.max_num_batched_tokens, kMostSequences),
+                             .max_samples = kMostSequences};
+  MemoryNeed need = MemoryNeed::Of(model.config, shape, 1, model.compute_dtype,
+                                   ProductsOf(model, hardware), limits);
   if (hardware.device == "cuda") {
     need.weights += WiderScaleBytes(model.config, shape);
-    need.activations += WideningBytes(model.config, shape, model.compute_dtype);
+    need.activations += WideningBytes(model.config, shape, model.compute_dtype) +
+                        BackendBytes(model.config, limits);
   }
   const kernels::KvLayout layout =
       KvLayoutOf(model.config, shape, model.kv_dtype, model.block_size);
@@ -110,8 +113,9 @@ absl::StatusOr<WorkerBuild> ReckonWorker(const ModelUse& model, const Hardware& 
   build.weight_bytes = need.weights;
   build.activation_bytes = need.activations;
   build.kept_free_bytes = hardware.memory_bytes * (1 - hardware.memory_share);
-  build.kv_bytes_most =
-      ranks * (hardware.memory_bytes * hardware.memory_share - need.weights - need.activations);
+  if (hardware.device == "cuda") build.library_bytes = kernels::kGpuLibraryBytes;
+  build.kv_bytes_most = ranks * (hardware.memory_bytes * hardware.memory_share - need.weights -
+                                 need.activations - build.library_bytes);
   build.kv_bytes_per_token = kv_token * ranks;
   build.handoff_bytes_per_token =
       static_cast<double>(ComputeFootprint(model.config, {.compute_dtype = model.compute_dtype,

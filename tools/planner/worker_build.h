@@ -36,6 +36,7 @@ struct WorkerBuild {
   std::optional<double> message_ms;  // of a message between two processes, where it was measured
   // Of one device, or of the worker on this machine; bytes.
   double weight_bytes = 0, activation_bytes = 0, kept_free_bytes = 0;
+  double library_bytes = 0;       // of the driver and its libraries; 0 on a CPU
   double kv_bytes_most = 0;       // over all ranks
   double kv_bytes_per_token = 0;  // over all ranks, heads of which ranks hold copies counted again
   double handoff_bytes_per_token = 0;

@@ -9,12 +9,12 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/cuda/gemm/cublaslt.cuh"
+#include "kernels/gpu_needs.h"
 #include "kernels/step_check.h"
 
 namespace baton::kernels::cuda {
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what cuBLAS advises on Hopper
 constexpr int kProposals = 8;
 constexpr int kTimedRuns = 3;
 constexpr float kNeverMs = 1e9F;  // of a proposal that there is not or that does not run
@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<MatMul>> MatMul::Create(DType dtype, StreamHandle
                                                        Collective* collective) {
   auto matmul = std::unique_ptr<MatMul>(new MatMul(dtype, stream, collective));
   BATON_ASSIGN_OR_RETURN(matmul->lt_, CublasLt::Load());
-  BATON_ASSIGN_OR_RETURN(matmul->workspace_, DeviceMemory::Allocate(kWorkspaceBytes));
+  BATON_ASSIGN_OR_RETURN(matmul->workspace_, DeviceMemory::Allocate(kProductWorkspaceBytes));
   const size_t version = matmul->lt_->get_version();
   matmul->version_ = absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
   return matmul;
@@ -103,7 +103,7 @@ absl::Status MatMul::Propose(const MatMulKey& key, Plan& plan) {
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     lt.preference_set(preference, attribute, &value, sizeof(value));
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kProductWorkspaceBytes});
   // Partial sums go to the workspace and are added in order. Sums in place would be added in any
   // order.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,

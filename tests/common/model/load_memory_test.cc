@@ -74,6 +74,14 @@ TEST(MemoryNeedTest, IntegersNeedRoomToBeWidenedOnAGpu) {
   EXPECT_EQ(room(4), 2.0 * 28672 / 4 * 4096);
 }
 
+TEST(MemoryNeedTest, AGpuHasBuffersForEveryRowThatDraws) {
+  const auto buffers = [](int32_t samples) {
+    return BackendBytes(Config(), {.max_tokens = 2048, .max_samples = samples});
+  };
+  EXPECT_EQ(buffers(256) - buffers(0), 8.0 * 128256 * 256);
+  EXPECT_EQ(buffers(0), 168.0 * (1 << 20));
+}
+
 TEST(MemoryNeedTest, ScalesOfGgufTakeMoreOnAGpu) {
   ModelConfig config = Config();
   const LocalShape shape = LocalShape::Of(config, 0, 2).value();
