@@ -1,5 +1,7 @@
 #include "kernels/backend_factory.h"
 
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -36,6 +38,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective,
                                             /*exact_inputs=*/options.isa == "exact");
 }
+
+void ConnectGroupsWhenMade() { setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0); }
 
 absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOptions& options) {
 #if BATON_HAS_CUDA

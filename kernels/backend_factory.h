@@ -62,6 +62,11 @@ struct GroupOptions {
   // watchdog waits for a step.
   base::Duration patience = std::chrono::seconds(30);
 };
+// Has NCCL connect the GPUs of a group when it is made. By itself it connects them in their first
+// sums, whose calls then wait on the host for the other ranks, where no deadline and no Abort
+// reaches them. A value of NCCL_RUNTIME_CONNECT that the user set stays. Writes to the environment,
+// so call it before any thread was started.
+void ConnectGroupsWhenMade();
 // Makes a tensor-parallel group and returns its ends: entry i is rank i's, which computes on GPU i
 // in a group of GPUs. FAILED_PRECONDITION says which GPU or library is missing.
 absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOptions& options);

@@ -31,6 +31,7 @@
 #include "common/worker/worker_model.h"
 #include "common/worker/worker_predictor.h"
 #include "grpcpp/impl/service_type.h"
+#include "kernels/backend_factory.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -392,6 +393,7 @@ int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags) {
   }
   LogWhatLibrariesSay();
   RaiseDescriptorLimit();  // for connections
+  if (flags.engine.tensor_parallel_size > 1) kernels::ConnectGroupsWhenMade();
   const base::StopSignals signals;
   if (auto fatal = ArmFailpointsFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
   base::StoppableStart start(&signals);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <latch>
 #include <random>
 #include <thread>
@@ -219,6 +220,18 @@ TEST_P(AllReduceTest, AMissingRankIsAFaultOfTheStep) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, AllReduceTest, testing::Values(Device::kCpu, Device::kReference),
                          [](const auto& test) { return std::string(Name(test.param)); });
+
+// As the environment of a process is when it starts, and afterwards.
+TEST(ConnectGroupsTest, NcclConnectsAtOnceUnlessTheUserSaysOtherwise) {
+  constexpr char kName[] = "NCCL_RUNTIME_CONNECT";
+  unsetenv(kName);
+  ConnectGroupsWhenMade();
+  EXPECT_STREQ(getenv(kName), "0");
+  setenv(kName, "1", 1);
+  ConnectGroupsWhenMade();
+  EXPECT_STREQ(getenv(kName), "1");
+  unsetenv(kName);
+}
 
 }  // namespace
 }  // namespace baton::kernels

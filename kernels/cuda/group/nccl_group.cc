@@ -55,7 +55,8 @@ class Ending final {
 };
 
 // What the ranks of a group share. Only one thread at a time may call into a communicator: that of
-// its rank, or whoever ends the group. The calls only queue work, so a lock is never held for long.
+// its rank, or whoever ends the group. The calls only queue work, because NCCL connected the ranks
+// when their communicators were made (ConnectGroupsWhenMade), so a lock is never held for long.
 class NcclGroup final {
  public:
   NcclGroup(std::shared_ptr<const NcclLibrary> library, std::vector<nccl::Comm*> comms,

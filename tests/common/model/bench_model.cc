@@ -328,4 +328,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace baton::test
 
-int main(int argc, char** argv) { return baton::test::Main(argc, argv); }
+int main(int argc, char** argv) {
+  baton::kernels::ConnectGroupsWhenMade();
+  return baton::test::Main(argc, argv);
+}
