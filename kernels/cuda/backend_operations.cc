@@ -123,7 +123,7 @@ void CudaBackend::SiluMul(Matrix gate_up, Matrix out) {
 
 void CudaBackend::AllReduce(Matrix values) {
   check_.AllReduce(values);
-  if (collective_ == nullptr) return;
+  if (collective_ == nullptr || LostCapture()) return;
   Note(collective_->AllReduceSum(
       {static_cast<float*>(values.data), static_cast<size_t>(values.rows * values.cols)},
       stream_.handle()));
@@ -131,7 +131,7 @@ void CudaBackend::AllReduce(Matrix values) {
 
 void CudaBackend::GatherColumns(Matrix parts, Matrix out) {
   check_.GatherColumns(parts, out, info_.ranks);
-  if (collective_ != nullptr) {
+  if (collective_ != nullptr && !LostCapture()) {
     Note(collective_->AllGather(
         {static_cast<float*>(parts.data), static_cast<size_t>(parts.rows * parts.cols)},
         stream_.handle()));

@@ -144,6 +144,9 @@ class CudaBackend final : public Backend {
   // Keeps the first error of the step that began last.
   void Note(int error, std::string_view what);
   void Note(const absl::Status& status);
+  // Whether a capture has failed already. NCCL would fail in it, too, which would end the group,
+  // and the step can still run as it is.
+  bool LostCapture() { return graphs_.capturing() && !Fault().ok(); }
   absl::Status& Fault() { return steps_.empty() ? fault_ : steps_.back().fault; }
   void* Plane(int layer, int plane) const;
 

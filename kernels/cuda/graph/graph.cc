@@ -41,7 +41,9 @@ absl::Status GraphCache::Capture(Entry& entry, absl::FunctionRef<absl::Status()>
   // In this mode other threads of the process may allocate and copy meanwhile.
   cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) return ToStatus(error, "capturing a step");
+  capturing_ = true;
   const absl::Status queued = operations();
+  capturing_ = false;
   error = cudaStreamEndCapture(stream_, &graph);
   // A graph that lacks an operation must never run.
   if (error == cudaSuccess && queued.ok()) error = cudaGraphInstantiate(&entry.graph, graph, 0);

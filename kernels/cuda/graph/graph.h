@@ -40,6 +40,8 @@ class GraphCache final {
   // Forgets all graphs, because memory that they name has moved.
   void Clear();
   size_t captured() const { return captured_; }
+  // Whether what is queued now is captured, and not run.
+  bool capturing() const { return capturing_; }
 
  private:
   struct Entry {
@@ -54,6 +56,7 @@ class GraphCache final {
   std::map<GraphKey, Entry> entries_;
   uint64_t uses_ = 0;
   size_t captured_ = 0;
+  bool capturing_ = false;
 };
 
 }  // namespace baton::kernels::cuda

@@ -7,6 +7,7 @@
 #include "kernels/backend_factory.h"
 #include "kernels/cuda/device/runtime.h"
 #include "kernels/cuda/graph/graph.h"
+#include "tests/kernels/cuda/device_fixture.h"
 
 namespace baton::kernels {
 namespace {
@@ -53,16 +54,21 @@ TEST(GpuGroupTest, SumsAreThoseOfAllRanksAlsoInAGraph) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A rank whose group never comes.
+// A rank of two whose group never comes; `sums` counts what it was asked to add up.
 class LonelyRank final : public Collective {
  public:
   int rank() const override { return 0; }
   int size() const override { return 2; }
-  absl::Status AllReduceSum(std::span<float>, void*) override { return Asked(); }
+  absl::Status AllReduceSum(std::span<float>, void*) override {
+    ++sums;
+    return absl::OkStatus();
+  }
   absl::Status AllGather(std::span<float>, void*) override { return Asked(); }
   absl::Status AllReduceSumOnHost(std::span<float>) override { return Asked(); }
   absl::Status status() override { return absl::OkStatus(); }
   void Abort(const absl::Status& why) override { ADD_FAILURE() << why; }
+
+  int sums = 0;
 
  private:
   static absl::Status Asked() {
@@ -81,6 +87,38 @@ TEST(GpuGroupTest, ARankMeasuresWithoutTheOthers) {
   ASSERT_TRUE(limits.ok()) << limits.status();
   EXPECT_GT(limits->flops_per_s, 0);
   EXPECT_GT(limits->read_bytes_per_s, 0);
+  EXPECT_EQ(rank.sums, 0);
+}
+
+TEST(GpuGroupTest, ACaptureThatFailedAsksTheGroupForNoSum) {
+  LonelyRank rank;
+  const auto backend =
+      MakeBackend({.device = Device::kCuda, .compute_dtype = DType::kF32, .collective = &rank});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  ASSERT_TRUE((*backend)->Prepare({.max_tokens = 1, .max_samples = 1}).ok());
+  const DeviceMatrix in(**backend, DType::kF32, 1, 16, ExactValues(16, 1));
+  const DeviceMatrix out(**backend, DType::kF32, 1, 8);
+  const std::vector<int32_t> zero = {0};
+  const StepLayout::Sequence sequence{0, 1, 1, zero};
+  const PagedKv kv{.layout = {.layers = 1, .kv_heads = 1, .head_dim = 8}, .num_blocks = 1};
+  // One step to load what is needed, one to be captured, one that would repeat it.
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE((*backend)
+                    ->BeginStep({.tokens = zero,
+                                 .positions = zero,
+                                 .sequences = {&sequence, 1},
+                                 .sample_rows = zero},
+                                kv)
+                    .ok());
+    const absl::Status ran = (*backend)->RunStep(1, [&] {
+      cuda::DeviceMemory::Allocate(1).status().IgnoreError();  // nothing may do so in a capture
+      (*backend)->SiluMul(in.view(), out.view());
+      (*backend)->AllReduce(out.view());
+    });
+    ASSERT_TRUE(ran.ok()) << ran;
+    ASSERT_TRUE((*backend)->EndStep().ok());
+    EXPECT_EQ(rank.sums, step);
+  }
 }
 
 }  // namespace
