@@ -228,8 +228,11 @@ struct PairLimits {
   base::Duration receive = std::chrono::seconds(6);
   base::Duration abort = std::chrono::seconds(3);
   base::Duration idle = std::chrono::minutes(10);  // after which an unused pair is closed
-  base::Duration fallen =
-      std::chrono::minutes(5);  // after which a pair that fell back may try again
+  // After which a pair that fell back may try again. Each time that it falls back without having
+  // been warm doubles it, up to `fallen_most`: every try may cost the receiver a thread and a port,
+  // on which NCCL waits for the sender until the process ends.
+  base::Duration fallen = std::chrono::minutes(5);
+  base::Duration fallen_most = std::chrono::hours(4);
   base::Duration retry =
       std::chrono::seconds(5);  // after which one that could not begin may try again
   base::Duration forgive = std::chrono::minutes(10);  // failures older than this are forgotten

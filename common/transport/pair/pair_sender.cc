@@ -24,16 +24,20 @@ PairId PairSender::FindPair(const std::string& address) const {
 void PairSender::Warm(const std::string& address, uint64_t incarnation, base::Instant now,
                       Actions* actions) {
   if (device_lost_) return;
-  if (const PairId id = FindPair(address)) {
+  int falls = 0;
+  const PairId id = FindPair(address);
+  if (id != 0) {
     Pair& pair = pairs_.at(id);
-    if (pair.state != State::kFallen || pair.wanted == incarnation) {
+    const bool same = pair.wanted == incarnation;
+    if (pair.state != State::kFallen || (same && now < pair.deadline)) {
       if (pair.state == State::kWarm) pair.used_at = now;
       return;
     }
-    pairs_.erase(id);
+    if (same) falls = pair.falls;
   }
   if (!MakeRoom(now, actions)) return;
-  Open(address, incarnation, now, actions);
+  pairs_.erase(id);
+  Open(address, incarnation, now, actions).falls = falls;
 }
 
 bool PairSender::MakeRoom(base::Instant now, Actions* actions) {
@@ -51,8 +55,8 @@ bool PairSender::MakeRoom(base::Instant now, Actions* actions) {
   return false;
 }
 
-void PairSender::Open(const std::string& address, uint64_t incarnation, base::Instant now,
-                      Actions* actions) {
+PairSender::Pair& PairSender::Open(const std::string& address, uint64_t incarnation,
+                                   base::Instant now, Actions* actions) {
   const PairId id = next_pair_++;
   Pair& pair = pairs_[id];
   pair.address = address;
@@ -61,6 +65,7 @@ void PairSender::Open(const std::string& address, uint64_t incarnation, base::In
   pair.deadline = now + limits_.connect;
   actions->push_back(OpenControl{id, address});
   actions->push_back(TellReceiver{id, hello_});
+  return pair;
 }
 
 void PairSender::OnMessage(PairId id, const ToSender& message, base::Instant now,
@@ -129,6 +134,7 @@ void PairSender::BecomeWarm(PairId id, base::Instant now, Actions* actions) {
   pair.state = State::kWarm;
   pair.deadline = base::kNever;
   pair.used_at = now;
+  pair.falls = 0;
   const bool again = pair.failures > 0;
   actions->push_back(
       PairNews{again ? PairEvent::kRebuilt : PairEvent::kBuilt, pair.address, std::string()});
@@ -204,7 +210,7 @@ void PairSender::AfterAbort(PairId id, base::Instant now, Actions* actions) {
   }
   if (!pair.leaving && pair.failures >= limits_.max_failures) {
     return Fall(id, PairEvent::kFallenBack, "it failed " + std::to_string(pair.failures) + " times",
-                now + limits_.fallen, actions);
+                now + PauseAfter(++pair.falls), actions);
   }
   if (pair.leaving) {
     if (pair.control) actions->push_back(CloseControl{id});
@@ -215,6 +221,12 @@ void PairSender::AfterAbort(PairId id, base::Instant now, Actions* actions) {
   pair.state = State::kOpening;
   pair.deadline = now + limits_.connect;
   actions->push_back(TellReceiver{id, PairAborted{pair.epoch}});
+}
+
+base::Duration PairSender::PauseAfter(int falls) const {
+  base::Duration pause = limits_.fallen;
+  for (int fall = 1; fall < falls && pause < limits_.fallen_most; ++fall) pause *= 2;
+  return std::max(limits_.fallen, std::min(pause, limits_.fallen_most));
 }
 
 void PairSender::Fall(PairId id, PairEvent event, const std::string& why, base::Instant until,
@@ -286,7 +298,8 @@ void PairSender::TickPair(PairId id, base::Instant now, Actions* actions) {
       case State::kAborting:
         return LoseDevice(now, actions);
       case State::kFallen:
-        pairs_.erase(id);
+        // One that may fall back again is remembered for longer than its pause.
+        if (pair.falls == 0 || now >= pair.deadline + limits_.fallen_most) pairs_.erase(id);
         return;
       case State::kOpening:
         return Fall(id, PairEvent::kRefused, "the receiver did not begin an epoch in time",

@@ -60,7 +60,7 @@ using SenderAction = std::variant<OpenControl, CloseControl, TellReceiver, Devic
 //
 // A pair goes from opening to connecting, proving (by parcel 0) and warm. After an error it is
 // aborting and then opening again, or fallen, or gone. A fallen pair answers Warm only after a
-// while, or when the receiver is another process.
+// while, which grows with each time in a row, or when the receiver is another process.
 class PairSender final {
  public:
   using Actions = std::vector<SenderAction>;
@@ -121,6 +121,7 @@ class PairSender final {
     bool leaving = false;  // the pair is forgotten after its abort
     bool refused = false;
     int failures = 0;
+    int falls = 0;  // that it fell back, without having been warm since
     base::Instant failed_at{};
     base::Instant deadline = base::kNever;  // of the current state
     base::Instant used_at{};
@@ -140,7 +141,7 @@ class PairSender final {
   // Pairs.
   PairId FindPair(const std::string& address) const;
   bool MakeRoom(base::Instant now, Actions* actions);
-  void Open(const std::string& address, uint64_t incarnation, base::Instant now, Actions* actions);
+  Pair& Open(const std::string& address, uint64_t incarnation, base::Instant now, Actions* actions);
   void OnEpoch(PairId id, const PairEpoch& message, base::Instant now, Actions* actions);
   void OnConnected(const Connected& event, base::Instant now, Actions* actions);
   void ProveIfReady(PairId id, base::Instant now, Actions* actions);
@@ -155,6 +156,8 @@ class PairSender final {
   void AfterAbort(PairId id, base::Instant now, Actions* actions);
   void Fall(PairId id, PairEvent event, const std::string& why, base::Instant until,
             Actions* actions);
+  // How long a pair that fell back so often in a row does not try again.
+  base::Duration PauseAfter(int falls) const;
   void LoseDevice(base::Instant now, Actions* actions);
   void TickPair(PairId id, base::Instant now, Actions* actions);
   static bool IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now);
