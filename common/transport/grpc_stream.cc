@@ -91,8 +91,8 @@ class GrpcPush final : public KvPush,
       : observer_(std::move(observer)),
         clock_(clock),
         live_(std::move(live)),
+        blocks_(blocks),
         context_(std::make_unique<grpc::ClientContext>()),
-        outbox_(blocks),
         waiting_since_(clock->Now()) {
     live_->Add();
   }
@@ -197,37 +197,43 @@ class GrpcPush final : public KvPush,
   // Builds and starts the next write. The source is read outside of the lock: `writing_` keeps
   // other builders away, `building_` the end of the call.
   void Pump() {
-    std::optional<OutboxItem> item;
+    std::optional<UnreadItem> next;
     {
       base::MutexLock lock(&mutex_);
       if (writing_ || closed_) return;
-      auto next = outbox_.Next();
-      if (!next.ok()) return Fail(next.status());
-      item = *std::move(next);
-      if (!item) return;
+      next = outbox_.Next();
+      if (!next) return;
       writing_ = true;
       building_ = true;
     }
-    message_ = MessageOf(*item, &reads_);
+    const absl::StatusOr<OutboxItem> item = ReadItem(*std::move(next), *blocks_);
+    if (item.ok()) message_ = MessageOf(*item, &reads_);
     bool release = false;
     {
       base::MutexLock lock(&mutex_);
       building_ = false;
+      release = closed_;
       if (closed_) {
         message_.Clear();
-        release = true;
+      } else if (item.ok()) {
+        Write(std::holds_alternative<PushCommitment>(*item));
       } else {
-        waiting_since_ = clock_->Now();
-        committed_ = std::holds_alternative<PushCommitment>(*item);
-        grpc::WriteOptions options;
-        if (committed_) options.set_last_message();
-        StartWrite(&message_, options);
+        Fail(item.status());
       }
     }
     if (release) RemoveHold();
   }
 
-  // A source cannot be read: the call ends, and with it the push.
+  void Write(bool commit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    waiting_since_ = clock_->Now();
+    committed_ = commit;
+    grpc::WriteOptions options;
+    if (commit) options.set_last_message();
+    StartWrite(&message_, options);
+  }
+
+  // A source cannot be read: the call ends, and with it the push. `writing_` stays, so that nothing
+  // is sent behind the gap.
   void Fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     failure_ = std::move(status);
     outbox_.Clear();
@@ -255,8 +261,9 @@ class GrpcPush final : public KvPush,
   const std::shared_ptr<KvPushObserver> observer_;  // shared with its owner until told
   const base::Clock* const clock_;
   const std::shared_ptr<LivePushCount> live_;  // shared with the transport
-  std::unique_ptr<Stub> stub_;                 // from Start until OnDone
-  std::shared_ptr<GrpcPush> self_;             // until the observer was told
+  const BlockAccess* const blocks_;
+  std::unique_ptr<Stub> stub_;      // from Start until OnDone
+  std::shared_ptr<GrpcPush> self_;  // until the observer was told
   SourceReads reads_;
   std::unique_ptr<grpc::Alarm> alarm_;  // polls for TellWhenUnread
   grpc::ByteBuffer message_;            // owned by the outstanding write

@@ -73,11 +73,11 @@ class InProcessPush final : public KvPush, public KvPushReply {
     base::MutexLock lock(&mutex_);
     if (!committed_) waiting_since_ = base::kNever;
     while (!answer_) {
-      // Reading host memory does not fail.
-      if (std::optional<OutboxItem> item = *outbox_.Next()) {
+      if (std::optional<UnreadItem> item = outbox_.Next()) {
         committed_ = std::holds_alternative<PushCommitment>(*item);
         waiting_since_ = clock_->Now();
-        return item;
+        // Memory of the host is read without a copy, and without a failure.
+        return *ReadItem(*std::move(item), HostBlocks());
       }
       changed_.Wait(&mutex_);
     }

@@ -38,14 +38,9 @@ ConstByteParts Outbox::TakeParts() {
   return parts;
 }
 
-absl::StatusOr<KvPiece> Outbox::NextPiece() {
-  KvPiece piece{.ordinal = blocks_.front().ordinal, .offset = offset_};
-  BATON_ASSIGN_OR_RETURN(BlockAccess::HostBytes host, access_->Read(TakeParts()));
-  for (const std::span<const std::byte> part : host.parts) {
-    piece.crc32c = base::Crc32c(part, piece.crc32c);
-  }
-  piece.parts = std::move(host.parts);
-  piece.copy = std::move(host.copy);
+UnreadPiece Outbox::NextPiece() {
+  UnreadPiece piece{.ordinal = blocks_.front().ordinal, .offset = offset_};
+  piece.parts = TakeParts();
   if (part_ == blocks_.front().parts.size()) {
     blocks_.pop_front();
     part_ = 0;
@@ -54,19 +49,31 @@ absl::StatusOr<KvPiece> Outbox::NextPiece() {
   return piece;
 }
 
-absl::StatusOr<std::optional<OutboxItem>> Outbox::Next() {
+std::optional<UnreadItem> Outbox::Next() {
+  std::optional<UnreadItem> item;
   if (!blocks_.empty()) {
-    BATON_ASSIGN_OR_RETURN(KvPiece piece, NextPiece());
-    progress_.reset();
-    return OutboxItem(std::move(piece));
+    item = NextPiece();
+  } else if (commit_) {
+    item = *std::exchange(commit_, std::nullopt);
+  } else if (progress_) {
+    item = *progress_;
   }
-  if (commit_) {
-    PushCommitment commit = *std::exchange(commit_, std::nullopt);
-    progress_.reset();
-    return OutboxItem(std::move(commit));
+  if (item) progress_.reset();
+  return item;
+}
+
+absl::StatusOr<OutboxItem> ReadItem(UnreadItem item, const BlockAccess& blocks) {
+  if (const auto* note = std::get_if<PushProgressNote>(&item)) return OutboxItem(*note);
+  if (auto* commit = std::get_if<PushCommitment>(&item)) return OutboxItem(std::move(*commit));
+  UnreadPiece& unread = std::get<UnreadPiece>(item);
+  KvPiece piece{.ordinal = unread.ordinal, .offset = unread.offset};
+  BATON_ASSIGN_OR_RETURN(BlockAccess::HostBytes host, blocks.Read(std::move(unread.parts)));
+  for (const std::span<const std::byte> part : host.parts) {
+    piece.crc32c = base::Crc32c(part, piece.crc32c);
   }
-  if (progress_) return OutboxItem(*std::exchange(progress_, std::nullopt));
-  return std::optional<OutboxItem>();
+  piece.parts = std::move(host.parts);
+  piece.copy = std::move(host.copy);
+  return OutboxItem(std::move(piece));
 }
 
 }  // namespace baton

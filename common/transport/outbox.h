@@ -19,28 +19,35 @@ struct PushProgressNote {
 };
 using OutboxItem = std::variant<KvPiece, PushProgressNote, PushCommitment>;
 
+// A piece whose bytes have yet to be read.
+struct UnreadPiece {
+  int32_t ordinal = 0;
+  int64_t offset = 0;  // of the first byte in the block
+  ConstByteParts parts;
+};
+using UnreadItem = std::variant<UnreadPiece, PushProgressNote, PushCommitment>;
+
+// Reads the bytes of a piece, which may take as long as a copy from a device does, so no lock
+// should be held. An error when they cannot be read: the push is over then.
+absl::StatusOr<OutboxItem> ReadItem(UnreadItem item, const BlockAccess& blocks);
+
 // What a push still has to say, cut into messages: first pieces, then the commit. A progress note
 // travels only when there is nothing else. Not thread-safe.
 class Outbox final {
  public:
-  // `blocks` reads the sources, and outlives this.
-  explicit Outbox(const BlockAccess* blocks = &HostBlocks()) : access_(blocks) {}
-
   void Add(const std::vector<KvSource>& blocks);
   void Note(int32_t computed_tokens) { progress_ = PushProgressNote{computed_tokens}; }
   void Commit(PushCommitment commitment) { commit_ = std::move(commitment); }
   void Clear();
 
-  // The next message, pieces with their checksum; empty when there is nothing to say now. An error
-  // when a source cannot be read: the push is over then.
-  absl::StatusOr<std::optional<OutboxItem>> Next();
+  // What the next message is of; empty when there is nothing to say now.
+  std::optional<UnreadItem> Next();
 
  private:
   // The next piece of blocks_.front(), and where its bytes lie.
-  absl::StatusOr<KvPiece> NextPiece();
+  UnreadPiece NextPiece();
   ConstByteParts TakeParts();
 
-  const BlockAccess* const access_;
   std::deque<KvSource> blocks_;
   size_t part_ = 0;         // of blocks_.front(), where the next piece begins
   size_t part_offset_ = 0;  // in that part

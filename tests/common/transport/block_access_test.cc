@@ -3,15 +3,57 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <string>
+#include <thread>
+#include <utility>
+
 #include "tests/common/transport/push_fakes.h"
 #include "tests/fakes/veiled_blocks.h"
 
 namespace baton {
 namespace {
 
-class BlockAccessTest : public testing::Test {
+// Blocks of a device that does not answer until Release.
+class HeldBlocks final : public BlockAccess {
+ public:
+  absl::StatusOr<HostBytes> Read(ConstByteParts parts) const override {
+    base::MutexLock lock(&mutex_);
+    reading_ = true;
+    changed_.NotifyAll();
+    while (held_) changed_.Wait(&mutex_);
+    return HostBlocks().Read(std::move(parts));
+  }
+  absl::Status Write(const ConstByteParts& from, const ByteParts& to) const override {
+    return HostBlocks().Write(from, to);
+  }
+  absl::Status Zero(const BlockRows& rows, std::span<std::byte> block) const override {
+    return HostBlocks().Zero(rows, block);
+  }
+  bool WaitForReader() const {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    base::MutexLock lock(&mutex_);
+    while (!reading_ && changed_.WaitUntil(&mutex_, deadline)) {
+    }
+    return reading_;
+  }
+  void Release() {
+    base::MutexLock lock(&mutex_);
+    held_ = false;
+    changed_.NotifyAll();
+  }
+
+ private:
+  mutable base::Mutex mutex_;
+  mutable base::CondVar changed_;
+  mutable bool reading_ = false;
+  bool held_ = true;
+};
+
+template <typename Blocks>
+class PushFrom : public testing::Test {
  protected:
-  BlockAccessTest()
+  PushFrom()
       : service_(MakeKvTransferService(&inboxes_, false)), transport_({}, &clock_, &blocks_) {
     server_ = *RpcServer::Start({}, {service_.get()});
   }
@@ -20,13 +62,16 @@ class BlockAccessTest : public testing::Test {
   }
 
   base::SteadyClock clock_;
-  VeiledBlocks blocks_;
+  Blocks blocks_;
   FakeInboxes inboxes_;
   std::shared_ptr<Observer> observer_ = std::make_shared<Observer>();
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<RpcServer> server_;
   GrpcStreamTransport transport_;
 };
+
+using BlockAccessTest = PushFrom<VeiledBlocks>;
+using SlowBlocksTest = PushFrom<HeldBlocks>;
 
 TEST_F(BlockAccessTest, WhatIsSentIsWhatTheAccessReads) {
   std::string plain(2 * kMaxPieceBytes + 77, '\0'), veiled;
@@ -50,6 +95,36 @@ TEST_F(BlockAccessTest, ABlockThatCannotBeReadEndsThePush) {
   const absl::Status status = observer_->Wait();
   EXPECT_EQ(status.message(), "the device is gone");
   EXPECT_EQ(inboxes_.inbox_->pieces_, 0);
+}
+
+TEST_F(SlowBlocksTest, NobodyWaitsForABlockThatIsBeingRead) {
+  const std::string bytes(1000, 'x');
+  auto push = Open();
+  std::thread sender([&] { push->Send({{0, {std::as_bytes(std::span(bytes))}}}); });
+  EXPECT_TRUE(blocks_.WaitForReader());
+  auto engine = std::async(std::launch::async, [&] {
+    push->Progress(3);
+    push->Commit({.block_count = 1, .first_token = {.token = 1}});
+  });
+  EXPECT_EQ(engine.wait_for(kPatience), std::future_status::ready);
+  blocks_.Release();
+  sender.join();
+  const absl::Status status = observer_->Wait();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(inboxes_.inbox_->blocks_[0], bytes);
+}
+
+TEST_F(SlowBlocksTest, APushThatIsCancelledEndsWhenItsBlockHasBeenRead) {
+  const std::string bytes(1000, 'x');
+  auto push = Open();
+  std::thread sender([&] { push->Send({{0, {std::as_bytes(std::span(bytes))}}}); });
+  EXPECT_TRUE(blocks_.WaitForReader());
+  auto cancel = std::async(std::launch::async, [&] { push->Cancel(); });
+  EXPECT_EQ(cancel.wait_for(kPatience), std::future_status::ready);
+  EXPECT_FALSE(observer_->over());
+  blocks_.Release();
+  sender.join();
+  EXPECT_EQ(observer_->Wait().code(), absl::StatusCode::kCancelled);
 }
 
 TEST(HostBlocksTest, HostMemoryIsReadInPlace) {
