@@ -173,7 +173,10 @@ absl::Status Event::Record(StreamHandle stream) {
 
 absl::StatusOr<bool> Event::Done() const {
   const cudaError_t error = cudaEventQuery(handle_);
-  if (error == cudaErrorNotReady) return false;
+  if (error == cudaErrorNotReady) {
+    cudaGetLastError();  // or it would be taken for the error of the next launch
+    return false;
+  }
   BATON_RETURN_IF_ERROR(Check(error, "asking for an event"));
   return true;
 }
@@ -223,7 +226,8 @@ absl::StatusOr<std::unique_ptr<PinnedMemory>> PinnedMemory::Allocate(size_t byte
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return absl::ResourceExhaustedError(
-        absl::StrCat("the host could not pin ", bytes, " bytes; free memory or raise ulimit -l"));
+        absl::StrCat("the host could not pin ", bytes,
+                     " bytes of memory for the GPU; free memory, or give the container more"));
   }
   BATON_RETURN_IF_ERROR(Check(error, "pinning host memory"));
   return std::unique_ptr<PinnedMemory>(new PinnedMemory(data, bytes));

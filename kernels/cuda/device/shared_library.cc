@@ -8,7 +8,7 @@ namespace baton::kernels::cuda {
 
 absl::StatusOr<std::unique_ptr<SharedLibrary>> SharedLibrary::Open(const std::string& name,
                                                                    const std::string& advice) {
-  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle != nullptr) return std::unique_ptr<SharedLibrary>(new SharedLibrary(name, handle));
   const char* const why = dlerror();
   return absl::FailedPreconditionError(absl::StrCat(

@@ -10,7 +10,8 @@ namespace baton::kernels::cuda {
 
 // A library such as cuBLASLt that is loaded when it is first needed, so that a binary starts, and
 // says what is missing, on a machine without it. The dynamic linker's rules hold: it searches
-// LD_LIBRARY_PATH, then the binary's own search path, then the system's.
+// LD_LIBRARY_PATH, then the binary's own search path, then the system's. What was loaded stays
+// until the process ends, because its kernels are registered with the CUDA runtime.
 class SharedLibrary final {
  public:
   // FAILED_PRECONDITION when it cannot be loaded: the message says why, then `advice`.

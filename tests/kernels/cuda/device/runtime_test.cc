@@ -2,6 +2,7 @@
 #include "kernels/cuda/device/runtime.h"
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,6 +75,13 @@ TEST(SharedLibraryTest, AFunctionThatIsNotThereIsNamed) {
   EXPECT_EQ(length("baton"), 5U);
   const absl::Status missing = (*library)->Find("no_such_function", &length);
   EXPECT_THAT(missing.ToString(), HasSubstr("no_such_function"));
+}
+
+TEST(SharedLibraryTest, WhatWasLoadedStays) {
+  constexpr char kName[] = "libanl.so.1";  // of glibc, and needed by nothing here
+  ASSERT_EQ(dlopen(kName, RTLD_NOW | RTLD_NOLOAD), nullptr);
+  ASSERT_TRUE(SharedLibrary::Open(kName, "").ok());
+  EXPECT_NE(dlopen(kName, RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 
 }  // namespace

@@ -53,5 +53,22 @@ TEST(HostCopiesTest, MoreThanTheStagingBufferIsRefused) {
   EXPECT_FALSE((*copies)->Read(nullptr, read).ok());
 }
 
+TEST(EventTest, AskingForOneThatIsNotReachedLeavesNoError) {
+  ASSERT_TRUE(SelectDevice(0).ok());
+  const auto stream = Stream::Create();
+  auto event = Event::Create();
+  const auto memory = DeviceMemory::Allocate(size_t{256} << 20);
+  ASSERT_TRUE(stream.ok() && event.ok() && memory.ok()) << memory.status();
+  for (int fill = 0; fill < 100; ++fill) {  // takes much longer than to ask
+    ASSERT_TRUE(Fill((*memory)->data(), fill, (*memory)->size(), stream->handle()).ok());
+  }
+  ASSERT_TRUE(event->Record(stream->handle()).ok());
+  const auto done = event->Done();
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_FALSE(*done);
+  EXPECT_TRUE(LastLaunchStatus("asking for an event").ok());
+  EXPECT_TRUE(stream->Synchronize().ok());
+}
+
 }  // namespace
 }  // namespace baton::kernels::cuda
