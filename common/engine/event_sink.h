@@ -35,8 +35,8 @@ class EventSink {
   bool faulted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Turns what the scheduler said into what the engine says: blocks get their addresses, the unused
-// part of a block that leaves is zeroed, and tokens are stamped with `unix_now`.
+// Turns what the scheduler said into what the engine says: blocks get their addresses, and tokens
+// are stamped with `unix_now`.
 SequenceEvent ToEngineEvent(SchedEvent event, const KvCache& kv, double unix_now);
 
 }  // namespace baton
