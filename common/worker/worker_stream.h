@@ -88,8 +88,8 @@ class WorkerStream : public Reactor,
         context_(context),
         deadline_(DeadlineFromSystem(context->deadline(), core->clock())) {}
 
-  // Lets go of what the stream holds beside its sequence: pushes, tickets. Called once, by the end
-  // with `status`, without the lock.
+  // Lets go of what the stream holds beside its sequence: pushes, tickets. Called by the end with
+  // `status`, and once more where that came before the sequence was admitted; without the lock.
   virtual void LetGo(const absl::Status& status) = 0;
 
   // The first call of a stream. An error means that the stream may not run: end it with that.
@@ -160,14 +160,18 @@ class WorkerStream : public Reactor,
 
  private:
   absl::Status AdmitNow(SequenceSpec spec, const OnAdmission& then) {
+    bool ended_before = false;
     BATON_RETURN_IF_ERROR(core_->events()
                               .Admit(std::move(spec), this->shared_from_this(),
                                      [&](SequenceId id) {
                                        sequence_ = id.value();
+                                       // An end that comes from here on finds the sequence.
+                                       ended_before = HasEnded();
                                        then.admitted();
                                      })
                               .status());
     base::Failpoint("queued");
+    if (ended_before) LetGo(absl::CancelledError("the stream ended before it was admitted"));
     if (HasEnded()) core_->engine().Cancel(sequence());
     return absl::OkStatus();
   }

@@ -147,6 +147,30 @@ TEST(PushFaultsTest, CancelInEveryPhaseFreesBothSides) {
   }
 }
 
+TEST(PushFaultsTest, AStreamThatEndsWhileItIsAdmittedEndsItsPush) {
+  auto options = PrefillOptions();
+  options.timeouts.progress = std::chrono::milliseconds(100);
+  WorkerHarness prefill(options);
+  options = {};
+  options.timeouts.reservation_silence = std::chrono::seconds(1);
+  WorkerHarness decode(options);
+  const auto generation = MakeGeneration(10, 6);
+  ReservedCall reserving(decode, generation);
+  ASSERT_TRUE(base::ArmFailpoints("accepted:delay_ms=300").ok());
+  PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
+  const bool began = Eventually([&] { return prefill.core().streams() == 1; });
+  prefill.core().EndStreams();
+  call.ReadAll();
+  base::DisarmFailpoints();
+  EXPECT_TRUE(began);
+  EXPECT_EQ(ReasonOf(call.Finish()), Reason::kDrained);
+  // A push that went on would give signs of life.
+  reserving.call.ReadAll();
+  EXPECT_EQ(ReasonOf(reserving.call.Finish()), Reason::kExpired);
+  EXPECT_TRUE(prefill.Idle());
+  EXPECT_TRUE(decode.Idle());
+}
+
 TEST(PushFaultsTest, RefusesARequestForAnotherWorkerBeforeAnyWork) {
   WorkerHarness prefill(PrefillOptions()), decode({});
   const auto generation = MakeGeneration(10, 6);
