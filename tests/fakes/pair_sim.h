@@ -19,7 +19,8 @@ namespace baton {
 
 // Prefill and decode devices of a whole cluster in simulated time: the two state machines of the
 // transport by pairs over a network, communicators and device threads that delay, fail, hang and
-// die, drawn from one seed. Every broken promise is written down in `violations`.
+// die, drawn from one seed. What a device sends goes over one stream, as with a GPU, and an abort
+// returns when its pair has left that. Every broken promise is written down in `violations`.
 class PairSim final {
  public:
   struct Options {
@@ -51,6 +52,7 @@ class PairSim final {
   size_t most_pairs = 0;
 
  private:
+  struct Operation;
   struct Comm;
   struct Device;
   struct Stream;
@@ -90,8 +92,12 @@ class PairSim final {
   void Gather(const std::shared_ptr<Device>& device, const SendParcel& command);
   void Post(const std::shared_ptr<Device>& device, const SendParcel& command);
   void Post(const std::shared_ptr<Device>& device, const ReceiveParcel& command);
+  void Launch(const std::shared_ptr<Comm>& comm, const Operation& send);
   void Match(const std::shared_ptr<Comm>& comm);
   void Deliver(const std::shared_ptr<Device>& device, const DeliverParcel& command);
+  void LeaveStream(const std::shared_ptr<Device>& device, const ParcelKey& key);
+  void MoveStream(const std::shared_ptr<Device>& device);
+  void BeginAbort(const std::shared_ptr<Device>& device, const AbortPair& command);
   void AbortSide(const std::shared_ptr<Device>& device, const AbortPair& command);
 
   // Pushes.

@@ -1,5 +1,7 @@
 // PairSim: device threads and communicators.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "common/transport/pair/pair_parcel.h"
 #include "tests/fakes/pair_sim_parts.h"
@@ -78,7 +80,7 @@ void PairSim::Execute(const std::shared_ptr<Device>& device, const DeviceCommand
   } else if (const auto* receive = std::get_if<ReceiveParcel>(&command)) {
     Post(device, *receive);
   } else if (const auto* abort = std::get_if<AbortPair>(&command)) {
-    AbortSide(device, *abort);
+    BeginAbort(device, *abort);
   }
 }
 
@@ -122,13 +124,24 @@ void PairSim::Gather(const std::shared_ptr<Device>& device, const SendParcel& co
 void PairSim::Post(const std::shared_ptr<Device>& device, const SendParcel& command) {
   const auto found = device->comms.find({command.key.pair, command.key.epoch});
   if (found == device->comms.end()) return Broken("a send without a communicator");
-  found->second->sends.push_back({.device = device,
-                                  .key = command.key,
-                                  .buffer = command.buffer,
-                                  .parcel = device->buffers[command.buffer],
-                                  .stalled = Chance(options_.never_completes),
-                                  .fails = Chance(options_.fail_send)});
-  Match(found->second);
+  const Operation send{.device = device,
+                       .key = command.key,
+                       .buffer = command.buffer,
+                       .parcel = device->buffers[command.buffer],
+                       .stalled = Chance(options_.never_completes),
+                       .fails = Chance(options_.fail_send)};
+  if (command.key.number > 0) return Launch(found->second, send);
+  // The first transfer connects the two devices.
+  At(Some(20'000), [this, comm = found->second, send] {
+    if (!comm->gone[1] && !send.device->dead) Launch(comm, send);
+  });
+}
+
+void PairSim::Launch(const std::shared_ptr<Comm>& comm, const Operation& send) {
+  comm->sends.push_back(send);
+  send.device->stream.push_back(send.key);
+  Event(send.device, microseconds(1), ParcelLaunched{send.key});
+  Match(comm);
 }
 
 void PairSim::Post(const std::shared_ptr<Device>& device, const ReceiveParcel& command) {
@@ -147,9 +160,14 @@ void PairSim::Post(const std::shared_ptr<Device>& device, const ReceiveParcel& c
 }
 
 void PairSim::Match(const std::shared_ptr<Comm>& comm) {
-  while (!comm->sends.empty() && !comm->receives.empty() && !comm->sends.front().stalled) {
-    Comm::Operation send = std::move(comm->sends.front());
-    Comm::Operation receive = std::move(comm->receives.front());
+  const auto ready = [&] {
+    if (comm->sends.empty() || comm->receives.empty()) return false;
+    const Operation& send = comm->sends.front();
+    return !send.stalled && send.device->stream.front() == send.key;
+  };
+  while (ready()) {
+    Operation send = std::move(comm->sends.front());
+    Operation receive = std::move(comm->receives.front());
     comm->sends.pop_front();
     comm->receives.pop_front();
     if (send.key.number != receive.key.number || send.key.epoch != receive.key.epoch) {
@@ -158,6 +176,7 @@ void PairSim::Match(const std::shared_ptr<Comm>& comm) {
     const base::Duration delay = Some(3000);
     if (send.fails) {
       Event(send.device, delay, ParcelSent{send.key, absl::InternalError("send failed")});
+      At(delay, [this, send] { LeaveStream(send.device, send.key); });
       continue;
     }
     At(delay, [this, comm, send, receive] {
@@ -168,8 +187,38 @@ void PairSim::Match(const std::shared_ptr<Comm>& comm) {
       receive.device->in_use.erase(receive.buffer);
       Event(send.device, Some(200), ParcelSent{send.key, absl::OkStatus()});
       Event(receive.device, Some(200), ParcelReceived{receive.key, absl::OkStatus()});
+      LeaveStream(send.device, send.key);
     });
   }
+}
+
+void PairSim::LeaveStream(const std::shared_ptr<Device>& device, const ParcelKey& key) {
+  std::erase(device->stream, key);
+  MoveStream(device);
+}
+
+void PairSim::MoveStream(const std::shared_ptr<Device>& device) {
+  if (device->stream.empty() || device->dead) return;
+  const ParcelKey first = device->stream.front();
+  if (device->leaving && device->leaving->pair == first.pair) {
+    const AbortPair command = *std::exchange(device->leaving, std::nullopt);
+    device->busy = false;
+    AbortSide(device, command);
+    return RunNext(device);
+  }
+  Match(device->comms.at({first.pair, first.epoch}));
+}
+
+// The call does not come back before the communicator's sends have left the stream, which they do
+// as soon as none of another lies in front of them.
+void PairSim::BeginAbort(const std::shared_ptr<Device>& device, const AbortPair& command) {
+  const auto of_it = [&](const ParcelKey& key) { return key.pair == command.pair; };
+  const auto& stream = device->stream;
+  if (std::ranges::none_of(stream, of_it) || of_it(stream.front())) {
+    return AbortSide(device, command);
+  }
+  device->busy = true;
+  device->leaving = command;
 }
 
 void PairSim::AbortSide(const std::shared_ptr<Device>& device, const AbortPair& command) {
@@ -185,6 +234,8 @@ void PairSim::AbortSide(const std::shared_ptr<Device>& device, const AbortPair& 
     return use.second.pair == command.pair && use.second.epoch == command.epoch;
   });
   Event(device, Some(1000), DeviceAborted{command.pair, command.epoch});
+  std::erase_if(device->stream, [&](const ParcelKey& key) { return key.pair == command.pair; });
+  MoveStream(device);
 }
 
 void PairSim::Deliver(const std::shared_ptr<Device>& device, const DeliverParcel& command) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/transport/pair/pair_parcel.h"
@@ -16,14 +17,15 @@ struct SimParcel {
   std::vector<std::vector<std::byte>> bytes;
 };
 
+struct PairSim::Operation {
+  std::shared_ptr<Device> device;
+  ParcelKey key;
+  int buffer = 0;
+  SimParcel parcel;  // of a send
+  bool stalled = false, fails = false;
+};
+
 struct PairSim::Comm {
-  struct Operation {
-    std::shared_ptr<Device> device;
-    ParcelKey key;
-    int buffer = 0;
-    SimParcel parcel;  // of a send
-    bool stalled = false, fails = false;
-  };
   bool joined[2] = {};
   bool gone[2] = {};
   std::shared_ptr<Device> devices[2];
@@ -42,6 +44,8 @@ struct PairSim::Device {
   std::map<std::pair<PairId, uint64_t>, std::shared_ptr<Comm>> comms;
   std::map<int, SimParcel> buffers;  // what staging buffers hold
   std::map<int, ParcelKey> in_use;   // buffers of posted operations
+  std::deque<ParcelKey> stream;      // launched sends of all its pairs, of which the first moves
+  std::optional<AbortPair> leaving;  // the call for it waits for sends that lie in front
 };
 
 struct PairSim::Stream {

@@ -40,7 +40,6 @@ absl::StatusOr<std::unique_ptr<PairAcceptor>> PairAcceptor::Start(PairParts part
       PairDevice::Start(
           {.memory = std::move(parts.memory),
            .communicators = std::move(parts.communicators),
-           .buffers = parts.limits.buffers,
            .checksum = parts.checksum,
            .find_inbox = [raw](const Ticket& ticket) { return raw->pushes_.Find(ticket); },
            .on_event =

@@ -20,7 +20,8 @@ namespace {
 
 constexpr auto kBusyPoll = std::chrono::microseconds(20);
 constexpr auto kConnectPoll = std::chrono::milliseconds(1);
-constexpr auto kAbortWait = std::chrono::milliseconds(1500);
+// Longer than PairLimits::abort, after which an abort that was not told gives the device up.
+constexpr auto kAbortWait = std::chrono::seconds(10);
 constexpr auto kLastCall = std::chrono::seconds(2);
 
 // A send or a receive between its command and its completion.
@@ -37,8 +38,17 @@ struct Link {
   bool connecting = true;
   std::deque<Operation> waiting;     // not posted yet
   std::optional<Operation> posting;  // posted, and the communicator is in progress
-  std::deque<Operation> launched;    // on the stream
+  std::deque<Operation> launched;    // on the stream, each with its mark
+  std::vector<int> failed;           // buffers that it may be in although a call said otherwise
   bool busy() const { return connecting || posting || !waiting.empty() || !launched.empty(); }
+};
+
+// An epoch whose communicator is gone, while the device may still be in its buffers.
+struct Ending {
+  PairId pair = 0;
+  uint64_t epoch = 0;
+  std::vector<int> buffers;
+  std::chrono::steady_clock::time_point deadline;
 };
 
 }  // namespace
@@ -69,12 +79,16 @@ class PairDevice::Worker final : public std::enable_shared_from_this<Worker> {
   bool Poll();
   void PollLink(const LinkKey& key, Link* link);
   void PostNext(Link* link);
-  void Complete(const Operation& operation, const absl::Status& status);
+  void Complete(Link* link, const Operation& operation, const absl::Status& status);
+  absl::StatusOr<std::vector<int>> Release(Link link);
+  // False when the device is still in its buffers.
+  bool IsOver(const Ending& ending);
   absl::Status GatherInto(const SendParcel& command);
   void Tell(DeviceEvent event);
 
   Options options_;
-  std::map<LinkKey, Link> links_;  // the thread's
+  std::map<LinkKey, Link> links_;  // the thread's, as are these
+  std::vector<Ending> endings_;
 
   base::Mutex mutex_;
   base::CondVar changed_;
@@ -224,23 +238,45 @@ void PairDevice::Worker::On(const DeliverParcel& command) {
   Tell(Deliver(command, options_.memory.get(), options_.checksum, options_.find_inbox));
 }
 
+// Each transfer has a mark of its own on the stream, so an abort does not wait for what others have
+// queued behind it. What has none yet may have been launched by a call that did not say so.
+absl::StatusOr<std::vector<int>> PairDevice::Worker::Release(Link link) {
+  link.communicator.reset();
+  std::vector<int> buffers = std::move(link.failed);
+  if (link.posting) buffers.push_back(link.posting->buffer);
+  for (const int buffer : buffers) BATON_RETURN_IF_ERROR(options_.memory->Mark(buffer));
+  for (const Operation& operation : link.launched) buffers.push_back(operation.buffer);
+  return buffers;
+}
+
 void PairDevice::Worker::On(const AbortPair& command) {
-  links_.erase({command.pair, command.epoch});
-  // The device may still be in the buffers until it has seen the abort.
-  absl::StatusOr<bool> reached = false;
-  absl::Status marked = options_.memory->Mark(options_.buffers);
-  const auto deadline = std::chrono::steady_clock::now() + kAbortWait;
-  while (marked.ok() && std::chrono::steady_clock::now() < deadline) {
-    reached = options_.memory->Reached(options_.buffers);
-    if (!reached.ok() || *reached) break;
-    std::this_thread::sleep_for(kBusyPoll);
+  Ending ending{.pair = command.pair,
+                .epoch = command.epoch,
+                .buffers = {},
+                .deadline = std::chrono::steady_clock::now() + kAbortWait};
+  if (auto link = links_.extract({command.pair, command.epoch})) {
+    absl::StatusOr<std::vector<int>> buffers = Release(std::move(link.mapped()));
+    if (!buffers.ok()) {
+      spdlog::error("an aborted transfer cannot be waited for: {}",
+                    std::string(buffers.status().message()));
+      return;  // the deadline of the abort gives the device up
+    }
+    ending.buffers = *std::move(buffers);
   }
-  if (!marked.ok() || !reached.ok() || !*reached) {
+  endings_.push_back(std::move(ending));  // Poll tells when it is over
+}
+
+bool PairDevice::Worker::IsOver(const Ending& ending) {
+  for (const int buffer : ending.buffers) {
+    const absl::StatusOr<bool> reached = options_.memory->Reached(buffer);
+    if (reached.ok() && *reached) continue;
+    if (reached.ok() && std::chrono::steady_clock::now() < ending.deadline) return false;
     spdlog::error("the device did not end an aborted transfer: {}",
-                  std::string((marked.ok() ? reached.status() : marked).message()));
-    return;  // the deadline of the abort gives the device up
+                  reached.ok() ? "it still runs" : std::string(reached.status().message()));
+    return true;
   }
-  Tell(DeviceAborted{command.pair, command.epoch});
+  Tell(DeviceAborted{ending.pair, ending.epoch});
+  return true;
 }
 
 bool PairDevice::Worker::Poll() {
@@ -250,7 +286,8 @@ bool PairDevice::Worker::Poll() {
     PollLink(key, &link);
     busy = busy || link.busy();
   }
-  return busy;
+  std::erase_if(endings_, [this](const Ending& ending) { return IsOver(ending); });
+  return busy || !endings_.empty();
 }
 
 void PairDevice::Worker::PollLink(const LinkKey& key, Link* link) {
@@ -264,13 +301,14 @@ void PairDevice::Worker::PollLink(const LinkKey& key, Link* link) {
     }
     const Operation operation = *std::exchange(link->posting, std::nullopt);
     if (status.ok()) status = options_.memory->Mark(operation.buffer);
-    if (!status.ok()) return Complete(operation, status);
+    if (!status.ok()) return Complete(link, operation, status);
     link->launched.push_back(operation);
+    if (operation.is_send) Tell(ParcelLaunched{operation.key});
   }
   while (!link->launched.empty()) {
     const absl::StatusOr<bool> reached = options_.memory->Reached(link->launched.front().buffer);
     if (reached.ok() && !*reached) break;
-    Complete(link->launched.front(), reached.status());
+    Complete(link, link->launched.front(), reached.status());
     link->launched.pop_front();
   }
   PostNext(link);
@@ -287,16 +325,18 @@ void PairDevice::Worker::PostNext(Link* link) {
   if (operation.is_send) {
     base::Failpoint("sending_parcel");
     const absl::Status status = link->communicator->Send(bytes, count, stream);
-    if (!status.ok()) return Complete(operation, status);
+    if (!status.ok()) return Complete(link, operation, status);
   } else {
     const absl::Status status = link->communicator->Receive(bytes, count, stream);
     Tell(ReceivePosted{operation.key, status});
-    if (!status.ok()) return;
+    if (!status.ok()) return link->failed.push_back(operation.buffer);
   }
   link->posting = operation;
 }
 
-void PairDevice::Worker::Complete(const Operation& operation, const absl::Status& status) {
+void PairDevice::Worker::Complete(Link* link, const Operation& operation,
+                                  const absl::Status& status) {
+  if (!status.ok()) link->failed.push_back(operation.buffer);
   if (operation.is_send) {
     Tell(ParcelSent{operation.key, status});
   } else {

@@ -20,7 +20,6 @@ class PairDevice final {
   struct Options {
     std::unique_ptr<PairMemory> memory;
     std::unique_ptr<Communicators> communicators;  // may refer to `memory`
-    int buffers = 2;
     bool checksum = true;
     // Finds the inbox of an open push; null when there is none. Only the receiving side needs it.
     std::function<std::shared_ptr<KvInbox>(const Ticket&)> find_inbox;

@@ -72,8 +72,8 @@ class PairMemory : public StagingRing {
                                                         std::span<const ScatterPart> parts,
                                                         bool sums) = 0;
 
-  // Mark notes the end of what is queued on the stream now, under the number of a buffer or the one
-  // after the last; Reached says whether the stream has come that far.
+  // Mark notes the end of what is queued on the stream now, under the number of a buffer; Reached
+  // says whether the stream has come that far.
   virtual absl::Status Mark(int buffer) = 0;
   virtual absl::StatusOr<bool> Reached(int buffer) = 0;
 };

@@ -154,7 +154,8 @@ struct DeliverParcel {
   int buffer = 0;
   ParcelPlan plan;
 };
-// Ends the epoch's communicator, if there is one, and forgets its outstanding operations.
+// Ends the epoch's communicator, if there is one, and forgets its outstanding operations. While a
+// transfer of another pair lies on the stream in front of one of its own, the call does not return.
 struct AbortPair {
   PairId pair = 0;
   uint64_t epoch = 0;
@@ -178,6 +179,10 @@ struct Connected {
 };
 // The sources are not read any more.
 struct ParcelGathered {
+  ParcelKey key;
+};
+// It is on the device's stream, behind what was launched before it.
+struct ParcelLaunched {
   ParcelKey key;
 };
 struct ParcelSent {
@@ -205,8 +210,9 @@ struct DeviceAborted {
   PairId pair = 0;
   uint64_t epoch = 0;
 };
-using DeviceEvent = std::variant<UniqueIdMade, Connected, ParcelGathered, ParcelSent, ReceivePosted,
-                                 ParcelReceived, ParcelDelivered, DeviceAborted>;
+using DeviceEvent =
+    std::variant<UniqueIdMade, Connected, ParcelGathered, ParcelLaunched, ParcelSent, ReceivePosted,
+                 ParcelReceived, ParcelDelivered, DeviceAborted>;
 
 // --- Limits. ---
 
@@ -220,8 +226,9 @@ struct PairLimits {
   int turn_parcels = 8;  // a receiver's grants to a peer while others wait
   int max_failures = 2;  // after which the pair falls back
   base::Duration connect = std::chrono::seconds(20);
-  // How long a sender waits from the grant to the bytes, and from the bytes to the answer. Together
-  // with `abort` it is shorter than the time after which a push gives its peer up.
+  // How long a sender waits from the grant to the bytes, once nothing lies in front of them on its
+  // stream, and from the bytes to the answer. Together with `abort` it is shorter than the time
+  // after which a push gives its peer up.
   base::Duration transfer = std::chrono::seconds(4);
   // How long a receiver waits from the grant to the bytes. It is longer, because the sender may
   // first have had to give another receiver up, in whose parcel its device was stuck.

@@ -158,8 +158,7 @@ void PairSender::Leave(PairId id, base::Instant now, Actions* actions) {
   Pair& pair = pairs_.at(id);
   pair.leaving = true;
   pair.state = State::kAborting;
-  pair.deadline = now + limits_.abort;
-  ForgiveOthers(id, now);
+  pair.deadline = base::kNever;
   std::erase_if(granted_, [id](const ParcelKey& key) { return key.pair == id; });
   for (auto& [push_id, push] : pushes_) {
     if (push.pair == id) DropOut(push_id, actions);
@@ -173,34 +172,7 @@ void PairSender::Leave(PairId id, base::Instant now, Actions* actions) {
     pairs_.erase(id);
     return;
   }
-  actions->push_back(DeviceCommand(AbortPair{id, pair.epoch}));
-}
-
-// Parcels of all pairs go through the device one after the other: what waits behind a parcel that
-// is given up has its time from now on.
-void PairSender::ForgiveOthers(PairId id, base::Instant now) {
-  for (auto& [other, pair] : pairs_) {
-    if (other == id) continue;
-    for (auto& [number, parcel] : pair.parcels) {
-      if (parcel.state == ParcelState::kSending) parcel.since = now;
-    }
-  }
-}
-
-void PairSender::OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions) {
-  const auto found = pairs_.find(event.pair);
-  if (found == pairs_.end() || found->second.epoch != event.epoch ||
-      found->second.state != State::kAborting) {
-    return;
-  }
-  ForgiveOthers(event.pair, now);
-  for (auto& [number, parcel] : found->second.parcels) {
-    if (parcel.state == ParcelState::kSending) free_buffers_.push_back(parcel.buffer);
-    EndGather(&parcel, actions);
-  }
-  found->second.parcels.clear();
-  AfterAbort(event.pair, now, actions);
-  FillBuffers(now, actions);
+  if (!device_lost_) AwaitAbort(id, now, actions);
 }
 
 void PairSender::AfterAbort(PairId id, base::Instant now, Actions* actions) {
@@ -267,6 +239,7 @@ void PairSender::OnControlClosed(PairId id, bool refused, const std::string& why
 void PairSender::LoseDevice(base::Instant now, Actions* actions) {
   device_lost_ = true;
   granted_.clear();
+  stream_.clear();
   actions->push_back(DeviceCommand(AbandonDevice{}));
   actions->push_back(PairNews{PairEvent::kDeviceLost, std::string(),
                               "a call into the device did not come back; restart this worker to "
@@ -280,15 +253,6 @@ void PairSender::LoseDevice(base::Instant now, Actions* actions) {
     if (found == pairs_.end()) continue;
     Fall(id, PairEvent::kFallenBack, "the device is lost", base::kNever, actions);
   }
-}
-
-bool PairSender::IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now) {
-  return std::ranges::any_of(pair.parcels, [&](const auto& entry) {
-    const Parcel& parcel = entry.second;
-    // Parcels that are announced or granted wait for others.
-    return (parcel.state == ParcelState::kSending || parcel.state == ParcelState::kSent) &&
-           now - parcel.since > limits.transfer;
-  });
 }
 
 void PairSender::TickPair(PairId id, base::Instant now, Actions* actions) {
@@ -308,7 +272,7 @@ void PairSender::TickPair(PairId id, base::Instant now, Actions* actions) {
         return Abort(id, "the communicator was not ready in time", /*tell=*/true, now, actions);
     }
   }
-  if (IsStuck(pair, limits_, now)) {
+  if (IsStuck(pair, id, now)) {
     return Abort(id, "a parcel was not taken in time", /*tell=*/true, now, actions);
   }
   const bool unused = pair.state == State::kWarm && pair.parcels.empty() && pair.line.empty();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <variant>
@@ -105,8 +106,9 @@ class PairSender final {
     std::vector<SourcePart> sources;
     ParcelState state = ParcelState::kAnnounced;
     int buffer = -1;
-    PushId reader = 0;  // the push whose sources are being gathered
-    bool done = false;  // the receiver's answer came before our own completion
+    PushId reader = 0;      // the push whose sources are being gathered
+    bool launched = false;  // it is on the device's stream
+    bool done = false;      // the receiver's answer came before our own completion
     ParcelOutcome outcome = ParcelOutcome::kWritten;
     base::Instant since{};
   };
@@ -123,7 +125,8 @@ class PairSender final {
     int failures = 0;
     int falls = 0;  // that it fell back, without having been warm since
     base::Instant failed_at{};
-    base::Instant deadline = base::kNever;  // of the current state
+    // Of the current state. One that waits for its abort has none yet.
+    base::Instant deadline = base::kNever;
     base::Instant used_at{};
     uint64_t next_number = 0;
     int64_t parcel_bytes = 0;
@@ -151,7 +154,6 @@ class PairSender final {
   void Abort(PairId id, const std::string& why, bool tell, base::Instant now, Actions* actions);
   // Ends a pair that did nothing wrong.
   void Leave(PairId id, base::Instant now, Actions* actions);
-  void OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions);
   // After its communicator is gone: rebuild, fall back, or forget.
   void AfterAbort(PairId id, base::Instant now, Actions* actions);
   void Fall(PairId id, PairEvent event, const std::string& why, base::Instant until,
@@ -160,10 +162,19 @@ class PairSender final {
   base::Duration PauseAfter(int falls) const;
   void LoseDevice(base::Instant now, Actions* actions);
   void TickPair(PairId id, base::Instant now, Actions* actions);
-  static bool IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now);
+
+  // The device's stream.
+  void OnLaunched(const ParcelLaunched& event, base::Instant now, Actions* actions);
+  void LeaveStream(const std::function<bool(const ParcelKey&)>& which, base::Instant now,
+                   Actions* actions);
+  // Puts the pair in the line for its abort; AbortFirst begins that which has its turn.
+  void AwaitAbort(PairId id, base::Instant now, Actions* actions);
+  void AbortFirst(base::Instant now, Actions* actions);
+  void OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions);
+  void ForgiveOthers(PairId id, base::Instant now);
+  bool IsStuck(const Pair& pair, PairId id, base::Instant now) const;
 
   // Parcels.
-  void ForgiveOthers(PairId id, base::Instant now);
   void Announce(PairId id, base::Instant now, Actions* actions);
   bool AnnounceOne(PairId id, base::Instant now, Actions* actions);
   void AnnounceParcel(PairId id, Parcel parcel, base::Instant now, Actions* actions);
@@ -186,6 +197,9 @@ class PairSender final {
   std::map<PushId, Push> pushes_;
   std::deque<ParcelKey> granted_;  // waiting for a buffer, in the order of their grants
   std::vector<int> free_buffers_;
+  // Parcels that the device has, and pairs that wait for their abort, in the order of the device's
+  // stream; what is not launched yet comes last.
+  std::deque<ParcelKey> stream_;
   bool device_lost_ = false;
 };
 

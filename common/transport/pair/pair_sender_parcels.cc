@@ -162,6 +162,7 @@ void PairSender::FillBuffers(base::Instant now, Actions* actions) {
     parcel.since = now;
     parcel.buffer = free_buffers_.back();
     free_buffers_.pop_back();
+    stream_.push_back(key);
     SendParcel send{.key = key, .buffer = parcel.buffer, .plan = parcel.plan, .sources = {}};
     if (parcel.push != 0) {
       parcel.reader = parcel.push;
@@ -187,6 +188,8 @@ void PairSender::OnDevice(const DeviceEvent& event, base::Instant now, Actions* 
   } else if (const auto* gathered = std::get_if<ParcelGathered>(&event)) {
     Parcel* parcel = FindParcel(gathered->key);
     if (parcel != nullptr) EndGather(parcel, actions);
+  } else if (const auto* launched = std::get_if<ParcelLaunched>(&event)) {
+    OnLaunched(*launched, now, actions);
   } else if (const auto* sent = std::get_if<ParcelSent>(&event)) {
     OnSent(*sent, now, actions);
   } else if (const auto* aborted = std::get_if<DeviceAborted>(&event)) {
@@ -212,6 +215,7 @@ void PairSender::OnSent(const ParcelSent& event, base::Instant now, Actions* act
   parcel->state = ParcelState::kSent;
   parcel->since = now;
   free_buffers_.push_back(parcel->buffer);
+  LeaveStream([&](const ParcelKey& key) { return key == event.key; }, now, actions);
   if (parcel->done) FinishParcel(id, event.key.number, now, actions);
   FillBuffers(now, actions);
 }

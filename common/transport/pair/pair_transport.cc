@@ -56,7 +56,6 @@ absl::StatusOr<std::unique_ptr<PairTransport>> PairTransport::Start(
       transport->device_,
       PairDevice::Start({.memory = std::move(parts.memory),
                          .communicators = std::move(parts.communicators),
-                         .buffers = parts.limits.buffers,
                          .checksum = parts.checksum,
                          .find_inbox = [](const Ticket&) { return nullptr; },
                          .on_event =

@@ -3,16 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/mutex.h"
 #include "common/transport/pair/ipc_communicator.h"
 #include "common/transport/pair/nccl_communicator.h"
 #include "common/transport/pair/pair_parcel.h"
+#include "tests/common/transport/pair/device_events.h"
 #include "tests/fakes/fake_nccl/fake_nccl_access.h"
 
 namespace baton {
 namespace {
 
-constexpr auto kDevicePatience = std::chrono::seconds(20);
 constexpr int64_t kParcelBufferBytes = kParcelHeaderBytes + 4096;
 
 class Inbox final : public KvInbox {
@@ -42,16 +41,12 @@ class Side final {
   explicit Side(bool ipc, std::shared_ptr<KvInbox> inbox = nullptr, bool checksum = true) {
     auto memory = *MakeHostPairMemory(2, kParcelBufferBytes);
     auto communicators = MakeWay(ipc, memory.get());
-    device_ = *PairDevice::Start({.memory = std::move(memory),
-                                  .communicators = std::move(communicators),
-                                  .checksum = checksum,
-                                  .find_inbox = [inbox](const Ticket&) { return inbox; },
-                                  .on_event =
-                                      [this](DeviceEvent event) {
-                                        base::MutexLock lock(&mutex_);
-                                        events_.push_back(std::move(event));
-                                        changed_.NotifyAll();
-                                      }});
+    device_ = *PairDevice::Start(
+        {.memory = std::move(memory),
+         .communicators = std::move(communicators),
+         .checksum = checksum,
+         .find_inbox = [inbox](const Ticket&) { return inbox; },
+         .on_event = [this](DeviceEvent event) { events_.Add(std::move(event)); }});
   }
   static std::unique_ptr<Communicators> MakeWay(bool ipc, PairMemory* memory) {
     if (ipc) return MakeIpcCommunicators(memory);
@@ -60,30 +55,13 @@ class Side final {
     return MakeNcclCommunicators(*library);
   }
   void Post(DeviceCommand command) { device_->Post(std::move(command)); }
-  // The next event of that type; others are skipped.
   template <typename Event>
   Event Next() {
-    const auto deadline = std::chrono::steady_clock::now() + kDevicePatience;
-    base::MutexLock lock(&mutex_);
-    while (true) {
-      for (; seen_ < events_.size(); ++seen_) {
-        if (const auto* event = std::get_if<Event>(&events_[seen_])) {
-          ++seen_;
-          return *event;
-        }
-      }
-      if (!changed_.WaitUntil(&mutex_, deadline)) {
-        ADD_FAILURE() << "no such event";
-        return {};
-      }
-    }
+    return events_.Next<Event>();
   }
 
  private:
-  base::Mutex mutex_;
-  base::CondVar changed_;
-  std::vector<DeviceEvent> events_ ABSL_GUARDED_BY(mutex_);
-  size_t seen_ ABSL_GUARDED_BY(mutex_) = 0;
+  DeviceEvents events_;
   std::unique_ptr<PairDevice> device_;
 };
 

@@ -1,8 +1,12 @@
-// Times of the sending half that the simulation, whose parcels do not wait for one another inside a
-// device, does not show.
+// Times of the sending half, and what it does while parcels of several pairs lie on the one stream
+// of its device.
 #include "common/transport/pair/pair_sender.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <variant>
+#include <vector>
 
 #include "common/transport/pair/pair_parcel.h"
 
@@ -45,7 +49,13 @@ class PairSenderTest : public testing::Test {
     ASSERT_TRUE(sender_.StartPush(push, "worker" + std::to_string(id), Ticket::Draw(id), now_));
     sender_.Add(push, {{.bytes = {std::as_bytes(std::span(bytes_))}}}, now_, &actions_);
     sender_.OnMessage(id, PairGo{1, 1}, now_, &actions_);
+    sender_.OnDevice(ParcelLaunched{{id, 1, 1}}, now_, &actions_);
   }
+  void ParcelIsTaken(PairId id) {
+    sender_.OnDevice(ParcelSent{{id, 1, 1}, absl::OkStatus()}, now_, &actions_);
+    sender_.OnMessage(id, PairDone{.epoch = 1, .number = 1}, now_, &actions_);
+  }
+  void AbortIsOver(PairId id) { sender_.OnDevice(DeviceAborted{id, 1}, now_, &actions_); }
   int Aborted() const { return Count(PairEvent::kAborted); }
   int Count(PairEvent event) const {
     int count = 0;
@@ -81,6 +91,21 @@ class PairSenderTest : public testing::Test {
     sender_.Warm("worker1", 1, now_, &actions_);
     return LastOpened() != last;
   }
+  int Returned() const {
+    return static_cast<int>(std::ranges::count_if(actions_, [](const SenderAction& action) {
+      return std::holds_alternative<PartsReturned>(action);
+    }));
+  }
+  // The pairs whose aborts the device was told, in order.
+  std::vector<PairId> ToldToAbort() const {
+    std::vector<PairId> pairs;
+    for (const SenderAction& action : actions_) {
+      const auto* command = std::get_if<DeviceCommand>(&action);
+      const auto* abort = command == nullptr ? nullptr : std::get_if<AbortPair>(command);
+      if (abort != nullptr) pairs.push_back(abort->pair);
+    }
+    return pairs;
+  }
 
   const PairLimits limits_;
   const std::string bytes_ = std::string(1000, 'x');
@@ -100,7 +125,7 @@ TEST_F(PairSenderTest, WhatWaitedBehindAParcelThatIsGivenUpHasItsTimeAfterIt) {
   EXPECT_EQ(Aborted(), 1);
   // Leaving the frozen one takes the device a while.
   Wait(milliseconds(1500));
-  sender_.OnDevice(DeviceAborted{frozen, 1}, now_, &actions_);
+  AbortIsOver(frozen);
   Wait(limits_.transfer - milliseconds(50));
   EXPECT_EQ(Aborted(), 1);
   EXPECT_EQ(sender_.warm(), std::vector<uint64_t>{healthy});
@@ -146,6 +171,108 @@ TEST_F(PairSenderTest, APairThatWasWarmMayTryAgainSoon) {
   sender_.OnDevice(DeviceAborted{id, 2}, now_, &actions_);
   EXPECT_EQ(Count(PairEvent::kFallenBack), 3);
   EXPECT_TRUE(OpensAfter(limits_.fallen));
+}
+
+TEST_F(PairSenderTest, WhoStandsFirstOnTheStreamIsGivenUpWhicheverPairIsOlder) {
+  const PairId healthy = WarmPair(1);
+  const PairId frozen = WarmPair(2);
+  SendParcelOf(frozen);
+  Wait(milliseconds(3));
+  SendParcelOf(healthy);
+  Wait(limits_.transfer + milliseconds(50));
+  EXPECT_EQ(ToldToAbort(), std::vector<PairId>{frozen});
+  Wait(milliseconds(50));
+  AbortIsOver(frozen);
+  ParcelIsTaken(healthy);
+  Wait(limits_.transfer + limits_.abort);
+  EXPECT_EQ(ToldToAbort(), std::vector<PairId>{frozen});
+  EXPECT_EQ(sender_.warm(), std::vector<uint64_t>{healthy});
+  EXPECT_FALSE(sender_.device_lost());
+}
+
+TEST_F(PairSenderTest, AParcelsTimeBeginsWhenTheOneInFrontIsTaken) {
+  const PairId slow = WarmPair(1);
+  const PairId other = WarmPair(2);
+  SendParcelOf(slow);
+  SendParcelOf(other);
+  Wait(limits_.transfer - milliseconds(50));
+  ParcelIsTaken(slow);
+  Wait(limits_.transfer - milliseconds(50));
+  EXPECT_EQ(Aborted(), 0);
+  Wait(milliseconds(100));
+  EXPECT_EQ(ToldToAbort(), std::vector<PairId>{other});
+}
+
+TEST_F(PairSenderTest, ReceiversThatFreezeTogetherAreGivenUpOneAfterTheOther) {
+  const PairId first = WarmPair(1);
+  const PairId second = WarmPair(2);
+  SendParcelOf(first);
+  SendParcelOf(second);
+  Wait(limits_.transfer + milliseconds(50));
+  EXPECT_EQ(ToldToAbort(), std::vector<PairId>{first});
+  AbortIsOver(first);
+  Wait(limits_.transfer + milliseconds(50));
+  EXPECT_EQ(ToldToAbort(), (std::vector<PairId>{first, second}));
+  AbortIsOver(second);
+  Wait(limits_.abort + milliseconds(50));
+  EXPECT_FALSE(sender_.device_lost());
+}
+
+// The device could not leave the call in which it aborts the second.
+TEST_F(PairSenderTest, AnAbortWaitsForTheParcelInFrontAndItsBlocksDoNot) {
+  const PairId frozen = WarmPair(1);
+  const PairId broken = WarmPair(2);
+  SendParcelOf(frozen);
+  SendParcelOf(broken);
+  sender_.OnControlClosed(broken, /*refused=*/false, "connection reset", now_, &actions_);
+  EXPECT_EQ(Aborted(), 1);
+  EXPECT_EQ(Returned(), 1);
+  EXPECT_TRUE(ToldToAbort().empty());
+  // It waits longer than an abort may take.
+  Wait(limits_.transfer - milliseconds(50));
+  Wait(milliseconds(100));
+  EXPECT_EQ(ToldToAbort(), std::vector<PairId>{frozen});
+  Wait(limits_.abort - milliseconds(50));
+  AbortIsOver(frozen);
+  EXPECT_EQ(ToldToAbort(), (std::vector<PairId>{frozen, broken}));
+  Wait(limits_.abort - milliseconds(50));
+  EXPECT_FALSE(sender_.device_lost());
+  Wait(milliseconds(100));
+  EXPECT_TRUE(sender_.device_lost()) << "nothing lies in front of it any more";
+}
+
+TEST_F(PairSenderTest, AnAbortWaitsForTheParcelInFrontToBeTaken) {
+  const PairId slow = WarmPair(1);
+  const PairId broken = WarmPair(2);
+  const PairId idle = WarmPair(3);
+  SendParcelOf(slow);
+  SendParcelOf(broken);
+  sender_.OnControlClosed(idle, /*refused=*/false, "it left", now_, &actions_);
+  sender_.OnControlClosed(broken, /*refused=*/false, "connection reset", now_, &actions_);
+  EXPECT_TRUE(ToldToAbort().empty());
+  ParcelIsTaken(slow);
+  EXPECT_EQ(ToldToAbort(), std::vector<PairId>{broken});
+  AbortIsOver(broken);
+  EXPECT_EQ(ToldToAbort(), (std::vector<PairId>{broken, idle}));
+  AbortIsOver(idle);
+  EXPECT_EQ(sender_.warm(), std::vector<uint64_t>{slow});
+}
+
+// Connecting takes its time for the first parcel, which is launched behind those that came later.
+TEST_F(PairSenderTest, TheStreamsOrderIsThatOfTheLaunches) {
+  const PairId slow = WarmPair(1);
+  const PairId frozen = WarmPair(2);
+  ASSERT_TRUE(sender_.StartPush(7, "worker1", Ticket::Draw(slow), now_));
+  sender_.Add(7, {{.bytes = {std::as_bytes(std::span(bytes_))}}}, now_, &actions_);
+  sender_.OnMessage(slow, PairGo{1, 1}, now_, &actions_);
+  SendParcelOf(frozen);
+  Wait(milliseconds(200));
+  sender_.OnDevice(ParcelLaunched{{slow, 1, 1}}, now_, &actions_);
+  Wait(limits_.transfer);
+  EXPECT_EQ(ToldToAbort(), std::vector<PairId>{frozen});
+  AbortIsOver(frozen);
+  ParcelIsTaken(slow);
+  EXPECT_EQ(sender_.warm(), std::vector<uint64_t>{slow});
 }
 
 }  // namespace

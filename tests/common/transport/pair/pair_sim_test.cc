@@ -91,6 +91,24 @@ TEST(PairSimTest, FailuresAreAbortedRebuiltAndFallenBackFrom) {
   EXPECT_GT(returned, 100 / kSeedStep);
 }
 
+TEST(PairSimTest, ParcelsThatAreNeverTakenCostNoSenderItsDevice) {
+  int aborted = 0;
+  for (uint64_t seed = 1; seed <= 40; seed += kSeedStep) {
+    PairSim::Options options = Small(seed);
+    options.senders = 1;
+    options.receivers = 4;
+    options.never_completes = 0.05;
+    options.breaks_control = 0.01;
+    options.limits.max_failures = 100;
+    PairSim sim(options);
+    sim.Run(seconds(8));
+    ASSERT_TRUE(sim.violations.empty()) << "seed " << seed << ": " << Joined(sim);
+    EXPECT_EQ(sim.lost, 0) << "seed " << seed;
+    aborted += sim.aborted;
+  }
+  EXPECT_GT(aborted, 400 / kSeedStep);
+}
+
 TEST(PairSimTest, DyingAndHungDevicesStrandNothing) {
   int lost = 0, restarted = 0;
   for (uint64_t seed = 1; seed <= 150; seed += kSeedStep) {
