@@ -30,6 +30,12 @@ TlsOptions TlsOf(const TlsFlags& flags) {
   return {.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};
 }
 
+Fatal CannotServeModel(const absl::Status& why, const std::string& model_dir) {
+  const std::string what = absl::IsOutOfRange(why) ? "cannot serve with these settings"
+                                                   : "cannot serve the model " + model_dir;
+  return FatalOf(why, ExitCode::kModel, what, "baton model inspect " + model_dir);
+}
+
 Fatal CannotServeGrpc(const absl::Status& why) {
   return FatalOf(why, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "common/config/exit_code.h"
@@ -22,6 +23,8 @@ std::optional<Fatal> CheckBeforeLoad(const WorkerFlags& flags, WorkerRole role,
 std::optional<Fatal> ArmFailpointsFromEnvironment(const WorkerFlags& flags);
 
 TlsOptions TlsOf(const TlsFlags& flags);
+// The settings are named instead where these are at fault (OUT_OF_RANGE).
+Fatal CannotServeModel(const absl::Status& why, const std::string& model_dir);
 Fatal CannotServeGrpc(const absl::Status& why);
 Fatal CannotMoveKv(const absl::Status& why);
 Fatal CannotForesee(const absl::Status& why);

@@ -158,13 +158,7 @@ std::optional<Fatal> Worker::StartEngine() {
     const LoadProgressTicks ticks(&progress_, &clock_);
     return LoadWorkerModel(flags_, clock_, predictors_probe, &progress_);
   }();
-  if (!model.ok()) {
-    const std::string what = absl::IsOutOfRange(model.status())
-                                 ? "cannot serve with these settings"
-                                 : "cannot serve the model " + flags_.model_dir;
-    return FatalOf(model.status(), ExitCode::kModel, what,
-                   "baton model inspect " + flags_.model_dir);
-  }
+  if (!model.ok()) return CannotServeModel(model.status(), flags_.model_dir);
   model_ = *std::move(model);
   PublishConfig(clock_.Now() - begin);
   probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work, &clock_);
