@@ -9,18 +9,6 @@ std::vector<double> TransferByteBuckets() {
   return buckets;
 }
 
-MetricInfo Row(Metric id, MetricType type, uint8_t owners, std::string name, std::string help,
-               std::vector<MetricLabel> labels = {}) {
-  return {.id = id,
-          .name = std::move(name),
-          .type = type,
-          .owners = owners,
-          .labels = std::move(labels),
-          .buckets = {},
-          .help = std::move(help),
-          .precreated = {}};
-}
-
 std::vector<MetricInfo> CacheMetrics() {
   const auto gauge = MetricType::kGauge;
   const auto counter = MetricType::kCounter;

@@ -23,14 +23,7 @@ std::vector<std::vector<std::string>> Transitions() {
 }
 
 MetricInfo WorkerRow(Metric id, MetricType type, std::string name, std::string help) {
-  return {.id = id,
-          .name = std::move(name),
-          .type = type,
-          .owners = kWorkersOwn,
-          .labels = {},
-          .buckets = {},
-          .help = std::move(help),
-          .precreated = {}};
+  return Row(id, type, kWorkersOwn, std::move(name), std::move(help));
 }
 
 MetricInfo WorkerHistogram(Metric id, std::string name, std::vector<double> buckets,

@@ -1,6 +1,7 @@
 #include "common/metrics/metric_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/check.h"
 #include "common/metrics/metric.h"
@@ -23,6 +24,25 @@ std::vector<MetricInfo> BuildTable() {
 }
 
 }  // namespace
+
+MetricInfo Row(Metric id, MetricType type, uint8_t owners, std::string name, std::string help,
+               std::vector<MetricLabel> labels) {
+  return {.id = id,
+          .name = std::move(name),
+          .type = type,
+          .owners = owners,
+          .labels = std::move(labels),
+          .buckets = {},
+          .help = std::move(help),
+          .precreated = {}};
+}
+
+MetricInfo RouterHistogram(Metric id, std::string name, std::vector<double> buckets,
+                           std::string help) {
+  MetricInfo row = Row(id, MetricType::kHistogram, kRouterOwns, std::move(name), std::move(help));
+  row.buckets = std::move(buckets);
+  return row;
+}
 
 std::vector<std::vector<std::string>> AllCombinations(const std::vector<MetricLabel>& labels) {
   std::vector<std::vector<std::string>> result = {{}};

@@ -22,6 +22,13 @@ constexpr uint8_t kDecodeOwns = static_cast<uint8_t>(MetricRole::kDecode);
 constexpr uint8_t kWorkersOwn = kPrefillOwns | kDecodeOwns;
 constexpr uint8_t kAllOwn = kWorkersOwn | kRouterOwns;
 
+// A row without buckets. What else it needs is set on it.
+MetricInfo Row(Metric id, MetricType type, uint8_t owners, std::string name, std::string help,
+               std::vector<MetricLabel> labels = {});
+
+MetricInfo RouterHistogram(Metric id, std::string name, std::vector<double> buckets,
+                           std::string help);
+
 // Every combination of the labels' values; none when a label is open.
 std::vector<std::vector<std::string>> AllCombinations(const std::vector<MetricLabel>& labels);
 

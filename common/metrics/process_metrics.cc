@@ -5,14 +5,7 @@ namespace {
 
 MetricInfo SharedRow(Metric id, MetricType type, std::string name, std::string help,
                      std::vector<MetricLabel> labels = {}) {
-  return {.id = id,
-          .name = std::move(name),
-          .type = type,
-          .owners = kAllOwn,
-          .labels = std::move(labels),
-          .buckets = {},
-          .help = std::move(help),
-          .precreated = {}};
+  return Row(id, type, kAllOwn, std::move(name), std::move(help), std::move(labels));
 }
 
 }  // namespace

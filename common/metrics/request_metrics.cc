@@ -64,28 +64,11 @@ std::vector<std::string> Column(const Combinations& rows, size_t column) {
   return values;
 }
 
-MetricInfo RouterHistogram(Metric id, std::string name, std::vector<double> buckets,
-                           std::string help) {
-  return {.id = id,
-          .name = std::move(name),
-          .type = MetricType::kHistogram,
-          .owners = kRouterOwns,
-          .labels = {},
-          .buckets = std::move(buckets),
-          .help = std::move(help),
-          .precreated = {}};
-}
-
 MetricInfo Plain(Metric id, MetricType type, std::string name, std::vector<MetricLabel> labels,
                  std::string help, Combinations precreated = {}) {
-  return {.id = id,
-          .name = std::move(name),
-          .type = type,
-          .owners = kRouterOwns,
-          .labels = std::move(labels),
-          .buckets = {},
-          .help = std::move(help),
-          .precreated = std::move(precreated)};
+  MetricInfo row = Row(id, type, kRouterOwns, std::move(name), std::move(help), std::move(labels));
+  row.precreated = std::move(precreated);
+  return row;
 }
 
 std::vector<MetricInfo> RequestHistograms() {
