@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
+#include "tools/bench/plan/plan_builder.h"
 #include "tools/sim/sim_figures.h"
 
 namespace baton::planner {
@@ -72,14 +73,8 @@ void BindModelUse(FlagSet* set, PlanFlags* flags) {
 
 absl::Status CheckPlanFlags(const FlagSet& set, const PlanFlags& flags) {
   const simulator::SimFlags& load = flags.load;
-  const int loads = (load.rate ? 1 : 0) + (load.concurrency ? 1 : 0) + (load.trace.empty() ? 0 : 1);
-  if (loads == 0) {
-    return UsageError("no load", "expected one of --rate, --concurrency and --trace", "--rate 10");
-  }
-  if (loads != 1) {
-    return UsageError(absl::StrCat("found ", loads, " of --rate, --concurrency and --trace"),
-                      "expected one, which says when requests come", "--rate 10");
-  }
+  BATON_RETURN_IF_ERROR(bench::CheckOneLoad(load.rate.has_value(), load.concurrency.has_value(),
+                                            !load.trace.empty()));
   if ((set.Given("input-tokens") || set.Given("output-tokens")) && !load.trace.empty()) {
     return UsageError("--input-tokens or --output-tokens with a trace", "it has its own lengths",
                       "only one of them");

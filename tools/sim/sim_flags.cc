@@ -12,6 +12,7 @@
 #include "common/sched/policies/named.h"
 #include "common/text/token_boundaries.h"
 #include "common/text/tokenizer.h"
+#include "tools/bench/plan/plan_builder.h"
 #include "tools/sim/baselines.h"
 
 namespace baton::simulator {
@@ -163,15 +164,8 @@ absl::Status CheckSettings(const FlagSet& set, const SimFlags& flags) {
 
 absl::Status Check(const FlagSet& set, const SimFlags& flags) {
   BATON_RETURN_IF_ERROR(CheckSettings(set, flags));
-  const int loads =
-      (flags.rate ? 1 : 0) + (flags.concurrency ? 1 : 0) + (flags.trace.empty() ? 0 : 1);
-  if (loads == 0) {
-    return UsageError("no load", "expected one of --rate, --concurrency and --trace", "--rate 10");
-  }
-  if (loads != 1) {
-    return UsageError(absl::StrCat("found ", loads, " of --rate, --concurrency and --trace"),
-                      "expected one, which says when requests come", "--rate 10");
-  }
+  BATON_RETURN_IF_ERROR(bench::CheckOneLoad(flags.rate.has_value(), flags.concurrency.has_value(),
+                                            !flags.trace.empty()));
   const bool lengths = set.Given("input-tokens") || set.Given("output-tokens");
   if (lengths && (!flags.trace.empty() || !flags.eos_logs.empty())) {
     return UsageError("--input-tokens or --output-tokens with a trace or EOS logs",

@@ -18,15 +18,7 @@ namespace {
 absl::Status CheckSources(const PlanOptions& options) {
   const bool trace = !options.trace.empty();
   const bool file = !options.prompts.empty();
-  const int arrivals =
-      (options.rate != 0 ? 1 : 0) + (options.concurrency != 0 ? 1 : 0) + (trace ? 1 : 0);
-  if (arrivals == 0) {
-    return UsageError("no load", "expected one of --rate, --concurrency and --trace", "--rate 10");
-  }
-  if (arrivals != 1) {
-    return UsageError(absl::StrCat("found ", arrivals, " of --rate, --concurrency and --trace"),
-                      "expected one", "--rate 10");
-  }
+  BATON_RETURN_IF_ERROR(CheckOneLoad(options.rate != 0, options.concurrency != 0, trace));
   if (trace && (options.input || options.output || file)) {
     return UsageError("a trace with other lengths or prompts", "a trace has its own lengths",
                       "only one of them");
@@ -120,6 +112,16 @@ void Count(const PlannedRequest& request, PlanSummary* summary) {
 }
 
 }  // namespace
+
+absl::Status CheckOneLoad(bool rate, bool concurrency, bool trace) {
+  const int loads = (rate ? 1 : 0) + (concurrency ? 1 : 0) + (trace ? 1 : 0);
+  if (loads == 1) return absl::OkStatus();
+  if (loads == 0) {
+    return UsageError("no load", "expected one of --rate, --concurrency and --trace", "--rate 10");
+  }
+  return UsageError(absl::StrCat("found ", loads, " of --rate, --concurrency and --trace"),
+                    "expected one, which says when requests come", "--rate 10");
+}
 
 std::string FilledByPrefix(int64_t filled, int64_t requests, int32_t prefix_tokens) {
   return absl::StrCat(filled, " of ", requests,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/text/tokenizer.h"
@@ -49,6 +50,9 @@ struct PlanOptions {
   bool text = false;                     // send text
   int32_t shared_prefix_tokens = 0;      // fewer than the longest of `input`
 };
+
+// That just one of --rate, --concurrency and --trace says when requests come.
+absl::Status CheckOneLoad(bool rate, bool concurrency, bool trace);
 
 // What a person should know about a plan.
 struct PlanSummary {
