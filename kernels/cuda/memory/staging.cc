@@ -56,7 +56,7 @@ absl::Status StagingBuffers::Allocate() {
   BATON_ASSIGN_OR_RETURN(host_sums_, PinnedMemory::Allocate(kMaxParts * sizeof(uint64_t)));
   BATON_ASSIGN_OR_RETURN(host_bytes_,
                          PinnedMemory::Allocate(static_cast<size_t>(options_.host_bytes)));
-  for (int i = 0; i <= options_.buffers; ++i) {
+  for (int i = 0; i < options_.buffers; ++i) {
     BATON_ASSIGN_OR_RETURN(Event mark, Event::Create());
     marks_.push_back(std::move(mark));
   }

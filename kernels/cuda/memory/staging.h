@@ -61,8 +61,7 @@ class StagingBuffers final {
   absl::Status ToHost(const void* device, std::span<std::byte> host);
 
   // Mark notes the end of what is queued on stream() now, and Reached says whether everything
-  // before it has finished. There is a mark for the index of each buffer, and one more for their
-  // number.
+  // before it has finished. There is a mark for the index of each buffer.
   absl::Status Mark(int index);
   absl::StatusOr<bool> Reached(int index) const;
 

@@ -95,7 +95,7 @@ TEST_P(StagingTest, BuffersBeginAsZerosAndCanBeCleared) {
 }
 
 TEST_P(StagingTest, MarksAreReachedAndErrorsOfHandlesAreNoDeviceFaults) {
-  for (int index = 0; index <= 2; ++index) {
+  for (int index = 0; index < 2; ++index) {
     ASSERT_TRUE(staging_->Mark(index).ok());
     while (true) {
       const auto reached = staging_->Reached(index);
