@@ -214,7 +214,7 @@ absl::Status RankLoad::RunSmallSteps() {
   if (!on_device()) return absl::OkStatus();
   const Timed timed(source_.clock, &loaded_.times.kernels);
   return RunDecodeSteps(*transformer_, loaded_.rank.arena->kv(),
-                        source_.options.LongestContext(source_.config));
+                        LongestContext(source_.options.max_model_len, source_.config));
 }
 
 // Runs one stage for every rank, each on a thread, and returns the first error in the order of the

@@ -22,7 +22,7 @@ absl::Status ModelOptions::Check() const {
   return absl::OkStatus();
 }
 
-int32_t ModelOptions::LongestContext(const ModelConfig& config) const {
+int32_t LongestContext(int32_t max_model_len, const ModelConfig& config) {
   if (max_model_len == 0) return config.max_positions;
   return std::min(max_model_len, config.max_positions);
 }

@@ -37,9 +37,10 @@ struct ModelOptions {
 
   // INVALID_ARGUMENT, naming the flag, for sizes outside their bounds.
   absl::Status Check() const;
-  // The most tokens of a sequence of this model.
-  int32_t LongestContext(const ModelConfig& config) const;
 };
+
+// The most tokens of a sequence, where `max_model_len` is 0 or a bound beside the model's own.
+int32_t LongestContext(int32_t max_model_len, const ModelConfig& config);
 
 // The dtype of arithmetic: `dtype` if it is given, else float32 for a checkpoint of float32 and
 // bfloat16 for any other.

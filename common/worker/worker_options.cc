@@ -81,7 +81,7 @@ EngineOptions EngineOptionsOf(const WorkerFlags& worker, const ModelConfig& conf
                               const std::vector<EosSetEntry>& eos_set) {
   const EngineFlags& flags = worker.engine;
   EngineOptions options;
-  options.max_model_len = flags.max_model_len > 0 ? flags.max_model_len : config.max_positions;
+  options.max_model_len = LongestContext(flags.max_model_len, config);
   options.max_num_seqs = flags.max_num_seqs;
   options.max_prefill_tokens = flags.max_prefill_tokens;
   options.max_num_batched_tokens = flags.max_num_batched_tokens;

@@ -104,9 +104,9 @@ TEST_F(RunDecodeStepsTest, RunsNoneThatIsNeverCaptured) {
 
 TEST(LongestContextTest, IsThatOfTheFlagUnlessTheModelKnowsFewer) {
   const ModelConfig config = {.max_positions = 4096};
-  EXPECT_EQ(ModelOptions{}.LongestContext(config), 4096);
-  EXPECT_EQ(ModelOptions{.max_model_len = 1000}.LongestContext(config), 1000);
-  EXPECT_EQ(ModelOptions{.max_model_len = 9000}.LongestContext(config), 4096);
+  EXPECT_EQ(LongestContext(0, config), 4096);
+  EXPECT_EQ(LongestContext(1000, config), 1000);
+  EXPECT_EQ(LongestContext(9000, config), 4096);
 }
 
 }  // namespace
