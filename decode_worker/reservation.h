@@ -72,15 +72,16 @@ class Reservation final : public KvInbox {
     bool direct = false;  // a transport that writes blocks itself has written some
   };
 
+  absl::StatusOr<ByteParts> PlaceOf(const KvPiece& piece);
   // Finds the place for the next bytes of a block, or for its first ones again when the transport
   // that wrote the others has given it up.
-  absl::StatusOr<ByteParts> PlaceOf(const KvPiece& piece);
   absl::StatusOr<ByteParts> Begin(int32_t ordinal, int64_t offset, int64_t size, bool direct);
   absl::StatusOr<ByteParts> Place(int32_t ordinal, int64_t offset, int64_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComplete(const PushCommitment& commitment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // Calls Hooks::refused, unless that is said already or nobody waits for the push.
   void TellRefused(const absl::Status& status);
   absl::Status CheckAlternatives(const std::vector<TokenLogprob>& top) const;
 

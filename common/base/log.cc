@@ -51,10 +51,13 @@ class OneLineMessage final : public spdlog::custom_flag_formatter {
     std::string_view rest(message.payload.data(), message.payload.size());
     while (!rest.empty()) {
       const size_t control = ControlBytes(rest);
-      const std::string_view character = rest.substr(0, std::max<size_t>(control, 1));
-      const std::string shown = control > 0 ? ShownText(character) : std::string(character);
-      out.append(shown.data(), shown.data() + shown.size());
-      rest.remove_prefix(character.size());
+      if (control == 0) {
+        out.push_back(rest[0]);
+      } else {
+        const std::string shown = ShownText(rest.substr(0, control));
+        out.append(shown.data(), shown.data() + shown.size());
+      }
+      rest.remove_prefix(std::max<size_t>(control, 1));
     }
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {

@@ -87,7 +87,8 @@ class PairDevice::Worker final : public std::enable_shared_from_this<Worker> {
   void Tell(DeviceEvent event);
 
   Options options_;
-  std::map<LinkKey, Link> links_;  // the thread's, as are these
+  // Only the thread touches these two.
+  std::map<LinkKey, Link> links_;
   std::vector<Ending> endings_;
 
   base::Mutex mutex_;
