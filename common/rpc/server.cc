@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "boost/asio/ip/address.hpp"
 #include "common/base/status.h"
 #include "common/rpc/compression.h"
 #include "common/rpc/credentials.h"
@@ -60,7 +61,11 @@ void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
 }  // namespace
 
 bool IsLoopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host == "[::1]" || host.substr(0, 4) == "127.";
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  boost::system::error_code error;
+  const auto address = boost::asio::ip::make_address(std::string(host), error);
+  // A name that begins as such an address does can stand for any other.
+  return host == "localhost" || (!error && address.is_loopback());
 }
 
 std::string JoinHostPort(std::string_view host, int port) {

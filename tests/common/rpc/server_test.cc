@@ -85,6 +85,15 @@ TEST(RpcServerTest, RefusesHostsThatCannotServe) {
   EXPECT_TRUE(RpcServer::Start({.host = "0.0.0.0", .insecure = true}, {&service}).ok());
 }
 
+TEST(RpcServerTest, KnowsTheAddressesOfThisMachineAlone) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]"}) {
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  }
+  for (const char* host : {"127.example.com", "127.0.0.1.example.com", "0.0.0.0", "::", "host"}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
+}
+
 TEST(RpcServerTest, RefusesMessagesOverTheLimit) {
   EchoService service;
   auto server = RpcServer::Start({.max_message_bytes = 1000}, {&service});
