@@ -36,7 +36,8 @@ def prediction(bin_, outcome):
 
 READY = {name: f'baton_server_state{{{labels},state="ready"}}'
          for name, labels in (("router", ROUTER), ("prefill", PREFILL), ("decode", DECODE))}
-UNHEALTHY = f'baton_server_state{{{DECODE},state="unhealthy"}}'
+FAULTS = f'baton_attempts_total{{{ROUTER},outcome="device_fault"}}'
+UP = {name: f'up{{job="b",instance="{name}:1"}}' for name in ("r", "p", "d")}
 DRAINING = f'baton_server_state{{{DECODE},state="draining"}}'
 RECEIVED = f"baton_requests_received_total{{{ROUTER},transport=\"grpc\"}}"
 STOPPED = f'baton_request_success_total{{{ROUTER},finished_reason="stop",stop_cause="eos"}}'
@@ -89,7 +90,8 @@ def gaps(within, every=60000):
 HEALTHY = {
     **{f"baton_build_info{{{labels}}}": "1x{n}" for labels in (ROUTER, PREFILL, DECODE)},
     **{series: "1x{n}" for series in READY.values()},
-    UNHEALTHY: "0x{n}", DRAINING: "0x{n}",
+    **{series: "1x{n}" for series in UP.values()}, 'up{job="others",instance="o:1"}': "0x{n}",
+    FAULTS: "0x{n}", DRAINING: "0x{n}",
     **{process(labels, "start_time_seconds"): "1000x{n}" for labels in (ROUTER, PREFILL, DECODE)},
     process(ROUTER, "open_fds"): "100x{n}", process(ROUTER, "max_fds"): "1000x{n}",
     RECEIVED: "0+600x{n}", STOPPED: "0+540x{n}", CUT: "0+60x{n}", FAILED: "0x{n}", ERRORS: "0x{n}", INFLIGHT: "0x{n}",
@@ -136,7 +138,11 @@ CASES = [
     # Workers wait for a router that is gone with all its series: no other alert could tell.
     Case("BatonMetricsAbsent", {f"baton_build_info{{{ROUTER}}}": "1 stale", READY["router"]: "1 stale"},
          {f"baton_build_info{{{ROUTER}}}": "1x10 stale 1x{n}"}),
-    Case("BatonWorkerUnhealthy", {UNHEALTHY: "0x10 1x{n}"}, {UNHEALTHY: "0x39 1"}),
+    # The requests of one step that failed, some time ago.
+    Case("BatonWorkerFault", {FAULTS: "0x30 8x{n}"}, {FAULTS: "8x{n}"}),
+    Case("BatonTargetDown", {UP["d"]: "1x20 0x{n}"}, {UP["d"]: "1x26 0x{n}"}),
+    # It is one of several, and has not been reached even once.
+    Case("BatonTargetDown", {'up{job="b",instance="d:2"}': "0x{n}"}, {'up{job="b",instance="d:2"}': "0x10 1x{n}"}),
     Case("BatonRestartLoop", {process(DECODE, "start_time_seconds"): "1x20 2x5 3x5 4x10"},
          {process(DECODE, "start_time_seconds"): "1x20 2x5 3x15"}),
     # It waits for its next start, for minutes, as Kubernetes has it.

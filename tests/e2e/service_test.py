@@ -304,17 +304,23 @@ class StartTest(unittest.TestCase):
             self.assertEqual(codes, [0])
             self.assertEqual(sum(len(e.delta.token_ids) for e in events), 300)
 
-    def test_a_step_that_hangs_ends_a_worker_that_has_drained(self):
-        with Cluster(prefill=0, decode_flags=["--enable-failpoints", "--drain-timeout", "1s"],
+    def test_a_step_that_hangs_ends_its_worker_whether_it_drains_or_not(self):
+        with Cluster(decode=2, prefill=0, decode_flags=["--enable-failpoints", "--drain-timeout", "1s"],
                      worker_environment={"BATON_FAILPOINT": "stepping@3:delay_ms=3600000"}) as cluster:
-            stream = client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
-                "stop": {"maxTokens": 300, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}})
-            next(stream)
-            worker = cluster.decode[0]
-            wait_until(lambda: "failpoint stepping hit" in worker.tail(), "the step that hangs")
-            self.assertEqual(worker.terminate(), 4, worker.tail())
-            self.assertIn("drained", worker.tail())
-            self.assertIn("the engine stopped", worker.tail())
+            streams = [client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
+                "stop": {"maxTokens": 300, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}}) for _ in cluster.decode]
+            for stream in streams:  # each at a worker of its own
+                next(stream)
+            drained, other = cluster.decode
+            for worker in cluster.decode:
+                wait_until(lambda: "failpoint stepping hit" in worker.tail(), "the step that hangs")
+            self.assertEqual(drained.terminate(), 4, drained.tail())
+            self.assertIn("drained", drained.tail())
+            self.assertIn("the engine stopped", drained.tail())
+            wait_until(lambda: not other.running(), "the end of the worker that did not drain")
+            self.assertEqual(other.exit_code(), 4, other.tail())
+            # What an alert goes by: nobody scrapes the worker in its last second.
+            self.assertGreaterEqual(cluster.router.metrics().sum("baton_attempts_total", outcome="device_fault"), 1)
 
     def test_versions_and_metrics_list(self):
         version = json.loads(self.start("baton", "version", "--json").stdout)

@@ -83,26 +83,49 @@ def alerts():
             do="If `baton probe ROUTER` answers, repair the scraping; otherwise start what is gone.",
         ),
         Alert(
-            name="BatonWorkerUnhealthy",
-            severity="critical",
-            left=(
-                f'max by ({GROUP}, role, instance) (baton_server_state{{role=~"prefill|decode",state="unhealthy"}})'
-            ),
+            name="BatonWorkerFault",
+            severity="warning",
+            # A worker in this state exits within seconds, before anybody scrapes it; routers keep the count.
+            left=f'sum by ({GROUP}) (increase(baton_attempts_total{{outcome="device_fault"}}[15m]))',
             operator=">",
             threshold="0",
-            lasting="1m",
-            unit="(1 = unhealthy)",
-            summary="{{ $labels.role }} {{ $labels.instance }} is unhealthy",
-            description="The worker's device failed, or a step does not end.",
-            means="Requests that ran there continue at other workers; this one takes none.",
+            lasting="0m",
+            unit="requests cut off by a worker's fault within 15 minutes",
+            summary=f"A worker of {MODEL} failed",
+            description=f"A device failed, or a step did not end: {NUMBER} requests had to go on at other workers.",
+            means=(
+                "The worker told its routers and exited (code 4); it is started again. Requests that ran there"
+                " continue at other workers. One that had no requests is not seen here, but by its restart."
+            ),
             look=(
-                "The worker's log: `engine stopped: step N failed: …`, or `engine stopped: neither a step nor the work"
-                " between steps got on for 30 s`."
+                "Workers, *Restarts*: which one? Its log of the run before: `engine stopped: step N failed: …`, or"
+                " `engine stopped: neither a step nor the work between steps got on for 30 s`."
             ),
-            do=(
-                "It exits by itself (code 4) and is started again. If it comes back to this, take the machine out:"
-                " a GPU with errors in its log, or a CPU that others use."
+            do="If it comes back to this, take the machine out: a GPU with errors in its log, or a CPU that others use.",
+        ),
+        Alert(
+            name="BatonTargetDown",
+            severity="warning",
+            left="max by (namespace, job, instance) (up)",
+            operator="<",
+            threshold="1",
+            lasting="15m",
+            unit="(0 = not scraped)",
+            summary="{{ $labels.instance }} cannot be scraped",
+            description="Prometheus has not reached this process of Baton for a quarter of an hour.",
+            means=(
+                "It ends before anybody sees it, again and again; or still fetches its model; or Prometheus does not"
+                " get through. The others do its work meanwhile, and no other alert tells of a process that is not"
+                " scraped."
             ),
+            look=(
+                "`kubectl get pods`: CrashLoopBackOff, or an init container that runs? The log of the run before"
+                " (`kubectl logs --previous`): the last line says why it ended and what to do. Prometheus → Status →"
+                " Targets says why it was not reached."
+            ),
+            do="By exit code: 2 settings, 3 the model, 4 resources or a device, 5 a port that is taken.",
+            # What else Prometheus looks at is not in a job of ours.
+            also="and on (namespace, job) group by (namespace, job) (baton_build_info)",
         ),
         Alert(
             name="BatonRestartLoop",
@@ -120,8 +143,8 @@ def alerts():
             summary="{{ $labels.role }} {{ $labels.instance }} restarts again and again",
             description=f"It started {NUMBER} times anew within 30 minutes.",
             means=(
-                "A process that ends soon after it started: requests there are replayed, and each start takes the"
-                " time to load."
+                "A process that ends some time after it started: requests there are replayed, and each start takes the"
+                " time to load. What ends before it was scraped once does not count here: see BatonTargetDown."
             ),
             look=(
                 "The log of the run before (`kubectl logs --previous`): the last line says why and what to do."
