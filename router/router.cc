@@ -1,5 +1,6 @@
 #include "router/router.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace {
 constexpr base::Duration kHealthEvery = std::chrono::milliseconds(250);
 // The time for streams whose end the client has not taken yet.
 constexpr std::chrono::milliseconds kShutdownGrace{1000};
+// How often a drain asks whether it should end now.
+constexpr base::Duration kHurryPoll = std::chrono::milliseconds(100);
 
 const std::vector<std::string>& ServiceNames() {
   static const auto& names = *new std::vector<std::string>{
@@ -242,7 +245,7 @@ std::string Router::Status(const std::string& state) {
                      .recent = probe_.recent().Points()});
 }
 
-void Router::Drain(base::Duration timeout) {
+void Router::Drain(base::Duration timeout, const std::function<bool()>& hurry) {
   draining_ = true;
   intake_.Drain();
   if (server_ != nullptr) {
@@ -251,7 +254,11 @@ void Router::Drain(base::Duration timeout) {
     server_->BeginShutdown();
     if (http_ != nullptr) http_->BeginShutdown();
   }
-  if (registry_.WaitEmpty(clock_->Now() + timeout)) return;
+  const base::Instant deadline = clock_->Now() + timeout;
+  while (!registry_.WaitEmpty(std::min(deadline, clock_->Now() + kHurryPoll))) {
+    if (clock_->Now() >= deadline || hurry()) break;
+  }
+  if (registry_.size() == 0) return;
   for (const auto& request : registry_.All()) request->EndByDrain();
   // Each ends in its next event, which is this one.
   registry_.WaitEmpty(clock_->Now() + std::chrono::seconds(5));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,9 +72,11 @@ class Router final {
   // Texts that wait to be tokenized.
   size_t texts_waiting() const { return pool_.figures().waiting; }
 
-  // Refuses new requests and sends clients away, lets requests in flight end until `timeout`, ends
-  // the rest with DRAINED.
-  void Drain(base::Duration timeout);
+  // Refuses new requests and sends clients away, lets requests in flight end until `timeout`, or
+  // until `hurry`, which is asked ten times a second, says not to wait any longer; ends the rest
+  // with DRAINED.
+  void Drain(
+      base::Duration timeout, const std::function<bool()>& hurry = [] { return false; });
 
  private:
   explicit Router(Parts parts);

@@ -29,6 +29,8 @@ namespace baton {
 namespace {
 
 constexpr char kProgram[] = "baton-router";
+// `timeout` and shells may send a signal twice; what comes so soon is the first one.
+constexpr base::Duration kSentTwice = std::chrono::milliseconds(100);
 
 IgnoreEosRule RuleOf(IgnoreEosFlag flag) {
   if (flag == IgnoreEosFlag::kAllow) return IgnoreEosRule::kAllow;
@@ -126,7 +128,7 @@ class RouterProcess final {
 
   // Begins to serve, which is the end of `start`. Empty when it does; else says why not.
   std::optional<Fatal> Start(base::StoppableStart* start);
-  void Drain();
+  void Drain(const base::StopSignals& signals);
 
  private:
   std::optional<Fatal> StartRouter(base::StoppableStart* start);
@@ -281,11 +283,14 @@ std::optional<Fatal> RouterProcess::Start(base::StoppableStart* start) {
   return std::nullopt;
 }
 
-void RouterProcess::Drain() {
+void RouterProcess::Drain(const base::StopSignals& signals) {
   draining_ = true;
   spdlog::info("draining {} requests, at most {} s", router_->in_flight(),
                base::Seconds(flags_.server.drain_timeout));
-  router_->Drain(flags_.server.drain_timeout);
+  const base::Instant twice_until = clock_.Now() + kSentTwice;
+  router_->Drain(flags_.server.drain_timeout, [&] {
+    return signals.Arrived(std::chrono::nanoseconds(0)) && clock_.Now() >= twice_until;
+  });
   if (tracer_ != nullptr) tracer_->Stop(kLastSpans);
   spdlog::info("drained");
 }
@@ -306,7 +311,7 @@ int RunRouter(const RouterFlags& flags) {
   RouterProcess process(flags);
   if (auto fatal = process.Start(&start)) return ReportFatal(kProgram, *fatal);
   signals.Wait();
-  process.Drain();
+  process.Drain(signals);
   return ToInt(ExitCode::kOk);
 }
 

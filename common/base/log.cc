@@ -76,7 +76,11 @@ class ProgramName final : public spdlog::custom_flag_formatter {
   }
 };
 
+bool logs_json = false;
+
 }  // namespace
+
+bool LogsJson() { return logs_json && spdlog::should_log(spdlog::level::critical); }
 
 absl::Status InitLog(LogFormat format, std::string_view level, spdlog::sink_ptr sink) {
   const auto parsed = spdlog::level::from_str(std::string(level));
@@ -97,6 +101,7 @@ absl::Status InitLog(LogFormat format, std::string_view level, spdlog::sink_ptr 
     formatter->add_flag<OneLineMessage>('*').set_pattern("%Y-%m-%d %H:%M:%S.%e %^%L%$ %*");
     logger->set_formatter(std::move(formatter));
   }
+  logs_json = format == LogFormat::kJson;
   logger->set_level(parsed);
   spdlog::set_default_logger(std::move(logger));
   return absl::OkStatus();

@@ -17,4 +17,8 @@ enum class LogFormat { kText, kJson };
 // other threads log; the last call counts.
 absl::Status InitLog(LogFormat format, std::string_view level, spdlog::sink_ptr sink = nullptr);
 
+// Whether whoever reads stderr expects JSON on each line, so that the last words of the process
+// have to go through the log.
+bool LogsJson();
+
 }  // namespace baton::base

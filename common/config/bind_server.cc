@@ -112,9 +112,12 @@ void BindConnectionAge(FlagSet* set, ServerFlags* flags) {
       group,
       "after so long a client is told to connect anew, so that clients behind a balancer spread "
       "again; 0 = never"));
-  set->Add(With(DurationFlag("max-connection-age-grace", &flags->max_connection_age_grace,
-                             std::chrono::seconds(1)),
-                group, "how long requests on such a connection may then go on"));
+  set->Add(
+      With(DurationFlag("max-connection-age-grace", &flags->max_connection_age_grace,
+                        std::chrono::seconds(1)),
+           group,
+           "how long requests on such a connection may then go on before they end as UNAVAILABLE; "
+           "0 = as long as they take"));
 }
 
 void BindExposure(FlagSet* set, ServerFlags* flags) {

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/log.h"
+#include "spdlog/spdlog.h"
 
 namespace baton {
 namespace {
@@ -20,6 +22,12 @@ ExitCode CodeOf(const absl::Status& status, ExitCode otherwise) {
     default:
       return otherwise;
   }
+}
+
+std::string Sentence(const Fatal& fatal) {
+  std::string text = "fatal: " + fatal.what + ": " + fatal.why + ".";
+  if (!fatal.next.empty()) text += " Try: " + fatal.next;
+  return text;
 }
 
 }  // namespace
@@ -38,15 +46,16 @@ Fatal FatalOf(const absl::Status& status, ExitCode otherwise, std::string what, 
 }
 
 std::string FatalLine(std::string_view program, const Fatal& fatal) {
-  std::string line(program);
-  line += ": fatal: " + fatal.what + ": " + fatal.why + ".";
-  if (!fatal.next.empty()) line += " Try: " + fatal.next;
-  return line;
+  return std::string(program) + ": " + Sentence(fatal);
 }
 
 int ReportFatal(std::string_view program, const Fatal& fatal) {
-  const std::string line = FatalLine(program, fatal) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  if (base::LogsJson()) {
+    spdlog::critical("{}", Sentence(fatal));  // the line has the program's name
+  } else {
+    const std::string line = FatalLine(program, fatal) + "\n";
+    std::fwrite(line.data(), 1, line.size(), stderr);
+  }
   return ToInt(fatal.code);
 }
 

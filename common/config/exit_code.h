@@ -37,7 +37,8 @@ std::string FatalLine(std::string_view program, const Fatal& fatal);
 Fatal FatalOf(const absl::Status& status, ExitCode otherwise, std::string what,
               std::string next = "");
 
-// Prints the line to stderr and returns the number to exit with.
+// Prints the line to stderr, into a log of JSON as one of its lines, and returns the number to exit
+// with.
 int ReportFatal(std::string_view program, const Fatal& fatal);
 // The same for usage errors that say all of it themselves, one on each line of the message.
 int ReportUsage(std::string_view program, const absl::Status& status);

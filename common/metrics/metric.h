@@ -182,6 +182,9 @@ struct MetricInfo {
   // The label values of the series that exist from the start, one list for each series. A row that
   // leaves them out gets every combination of its labels' values, or none when a label is open.
   std::vector<std::vector<std::string>> precreated;
+  // The values of its open label are what the operator listed, and are removed with it, so that
+  // their number needs no bound.
+  bool listed = false;
 
   bool OwnedBy(MetricRole role) const { return (owners & static_cast<uint8_t>(role)) != 0; }
 };

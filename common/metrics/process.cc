@@ -56,7 +56,10 @@ ProcessFigures ReadProcessFigures() {
     const auto number = [&](size_t i) { return std::strtod(fields[i].c_str(), nullptr); };
     const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
     figures.cpu_seconds = (number(kUserTicks) + number(kSystemTicks)) / ticks;
-    figures.start_unix_seconds = BootUnixSeconds() + number(kStartTicks) / ticks;
+    // The kernel reckons the time of its boot from a clock that may be set, but a process starts
+    // once.
+    static const double start = BootUnixSeconds() + number(kStartTicks) / ticks;
+    figures.start_unix_seconds = start;
     figures.virtual_bytes = number(kVirtual);
     figures.resident_bytes = number(kResidentPages) * static_cast<double>(sysconf(_SC_PAGESIZE));
   }

@@ -16,9 +16,10 @@ bool Contains(const std::vector<std::string>& values, std::string_view value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-bool IsOpen(const MetricInfo& info) {
-  return std::any_of(info.labels.begin(), info.labels.end(),
-                     [](const MetricLabel& label) { return label.values.empty(); });
+// Whether whoever sends requests could make series without end.
+bool NeedsBound(const MetricInfo& info) {
+  return !info.listed && std::any_of(info.labels.begin(), info.labels.end(),
+                                     [](const MetricLabel& label) { return label.values.empty(); });
 }
 
 // Buckets of lengths end at the context length, beyond which none can occur.
@@ -98,7 +99,7 @@ MetricsRegistry::Labels MetricsRegistry::Normalized(const Entry& entry,
         << info.name << "{" << label.name << "=\"" << values[i] << "\"} is not in the table";
     result[i] = "other";
   }
-  const bool full = IsOpen(info) && entry.series.size() >= kMaxOpenSeries;
+  const bool full = NeedsBound(info) && entry.series.size() >= kMaxOpenSeries;
   if (!full || entry.series.contains(result)) return result;
   for (size_t i = 0; i < result.size(); ++i) {
     if (info.labels[i].values.empty()) result[i] = "other";

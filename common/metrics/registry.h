@@ -59,7 +59,8 @@ class MetricsRegistry {
 
   MetricRole role() const { return options_.role; }
 
-  // Series beyond this many of a metric with open labels are counted under "other".
+  // Series beyond this many of a metric with open labels are counted under "other", but for those
+  // that are `listed`.
   static constexpr size_t kMaxOpenSeries = 64;
 
  private:

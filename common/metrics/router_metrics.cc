@@ -6,14 +6,20 @@
 namespace baton {
 namespace {
 
+MetricInfo Listed(MetricInfo row) {
+  row.listed = true;
+  return row;
+}
+
 // Which workers there are, and how those of an attempt are chosen.
 std::vector<MetricInfo> Choices() {
   return {
-      Row(Metric::kRouterWorkerUp, MetricType::kGauge, kRouterOwns, "baton_router_worker_up",
+      Listed(Row(
+          Metric::kRouterWorkerUp, MetricType::kGauge, kRouterOwns, "baton_router_worker_up",
           "1 while the worker's status stream is open and it takes requests (of either role, if "
           "it serves both), else 0; `worker_role` is the worker's role, `role` the router's "
           "own.",
-          {{"worker", {}}, {"worker_role", {"prefill", "decode"}}}),
+          {{"worker", {}}, {"worker_role", {"prefill", "decode"}}})),
       RouterHistogram(Metric::kRouterPickDuration, "baton_router_pick_duration_seconds",
                       ShortTimeBuckets(), "Time to choose the workers of an attempt."),
       Row(Metric::kRouterPicks, MetricType::kCounter, kRouterOwns, "baton_router_picks_total",

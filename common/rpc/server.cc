@@ -38,6 +38,7 @@ void LimitAge(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
   if (options.max_connection_age <= base::Duration::zero()) return;
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                               ArgumentMs(options.max_connection_age));
+  if (options.max_connection_age_grace <= base::Duration::zero()) return;
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                               ArgumentMs(options.max_connection_age_grace));
 }

@@ -38,7 +38,8 @@ struct RpcServerOptions {
   int64_t receive_bytes = int64_t{1} << 30;
   int max_concurrent_streams = 65'536;  // of one connection
   // After so long a connection is told to go, and closed when its calls are over, or after the
-  // grace. 0 = never. gRPC makes the age up to a tenth longer or shorter.
+  // grace, when gRPC ends what is left as UNAVAILABLE. 0 = never, of both. gRPC makes the age up to
+  // a tenth longer or shorter.
   base::Duration max_connection_age{};
   base::Duration max_connection_age_grace = std::chrono::seconds(600);
 };

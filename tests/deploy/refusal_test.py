@@ -33,6 +33,10 @@ TOGETHER = [
     (["monitoring.labels.helm\\.sh/chart=x"], "monitoring.labels has helm.sh/chart, which the chart gives itself"),
     (["monitoring.rules.labels.helm\\.sh/chart=x"], "monitoring.rules.labels has helm.sh/chart"),
     (["monitoring.dashboards.labels.helm\\.sh/chart=x"], "monitoring.dashboards.labels has helm.sh/chart"),
+    (["decode.env[0].name=GOMP_SPINCOUNT", "decode.env[0].value=x"], "decode.env has GOMP_SPINCOUNT, which the chart gives itself"),
+    (["model.existingClaim=", "model.download.image=fetch:1", "model.download.env[0].name=MODEL_DIR",
+      "model.download.env[0].value=x"], "model.download.env has MODEL_DIR, which the chart gives itself"),
+    (["router.resources.limits.memory=1Gi"], "router.maxInflightBytes is 1GiB, but router.resources.limits.memory is 1Gi"),
     (["decode.extraVolumes[0].name=shm"], "decode.extraVolumes has shm, which the chart gives itself"),
     (["router.extraVolumeMounts[0].mountPath=/tmp"], "router.extraVolumeMounts has /tmp, which the chart gives itself"),
     (["decode.rollout.maxSurge=0"], "decode.rollout.maxSurge and maxUnavailable are both 0"),
@@ -135,6 +139,10 @@ SCHEMA = [
     ("monitoring.rules.slo.ttftSeconds=3", "/monitoring/rules/slo/ttftSeconds"),
     ("monitoring.rules.slo.budgets.answered=1", "/monitoring/rules/slo/budgets/answered"),
     ("monitoring.dashboard.enabled=true", "'dashboard'"),
+    # Helm takes out what is null.
+    ("prefill=null", "'prefill'"),
+    ("decode.loadCache=null", "'loadCache'"),
+    ("monitoring.rules.slo=null", "'slo'"),
 ]
 
 

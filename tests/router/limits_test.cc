@@ -270,6 +270,19 @@ TEST_F(LimitsTest, DrainFinishesWhatRunsRefusesWhatComesAndEndsTheRest) {
   EXPECT_EQ(router_->in_flight(), 0u);
 }
 
+TEST_F(LimitsTest, ADrainThatIsToHurryWaitsForNothing) {
+  AddDecode([&](FakeWorkerOptions& worker) { worker.script = HangAfterFirst; });
+  StartRouter();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("hangs", 5));
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  int asked = 0;
+  router_->Drain(std::chrono::hours(1), [&] { return ++asked == 3; });
+  EXPECT_EQ(ReasonText(ReadAnswer(reader.get()).status), "DRAINED");
+  EXPECT_EQ(router_->in_flight(), 0u);
+}
+
 TEST_F(LimitsTest, ManyClientsSomeCancellingLeaveNothingBehind) {
   AddDecode();
   AddDecode();

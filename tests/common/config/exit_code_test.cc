@@ -1,6 +1,12 @@
 #include "common/config/exit_code.h"
 
+#include <memory>
+#include <sstream>
+
+#include "common/base/log.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "spdlog/sinks/ostream_sink.h"
 
 namespace baton {
 namespace {
@@ -14,6 +20,23 @@ TEST(FatalLine, SaysWhatWhyAndWhatToTypeNext) {
             "baton-router: fatal: cannot listen on 127.0.0.1:50051: the port is in use. "
             "Try: --port 0 for any free port");
   EXPECT_EQ(ReportFatal("baton-router", fatal), 5);
+}
+
+TEST(FatalLine, IsALineOfTheLogWhereThatIsJson) {
+  std::ostringstream text;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(text);
+  ASSERT_TRUE(base::InitLog(base::LogFormat::kJson, "error", sink).ok());
+  const Fatal fatal = {.code = ExitCode::kModel, .what = "cannot load", .why = "a \"b\" is gone"};
+  EXPECT_EQ(ReportFatal("baton-decode", fatal), 3);
+  const auto line = nlohmann::json::parse(text.str());
+  EXPECT_EQ(line["level"], "critical");
+  EXPECT_EQ(line["msg"], "fatal: cannot load: a \"b\" is gone.");
+  text.str("");
+  // Switched off, the log would swallow it.
+  ASSERT_TRUE(base::InitLog(base::LogFormat::kJson, "off", sink).ok());
+  ReportFatal("baton-decode", fatal);
+  EXPECT_EQ(text.str(), "");
+  ASSERT_TRUE(base::InitLog(base::LogFormat::kText, "info").ok());
 }
 
 TEST(FatalOf, SplitsAdviceFromTheReasonAndNeverLeavesItOut) {

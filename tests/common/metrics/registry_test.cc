@@ -100,12 +100,24 @@ TEST(MetricsRegistry, ValuesOutsideASetWithOtherBecomeOther) {
 TEST(MetricsRegistry, OpenLabelsAreCapped) {
   MetricsRegistry registry(Router());
   for (int i = 0; i < 1000; ++i) {
-    registry.gauge(Metric::kRouterWorkerUp, {"w" + std::to_string(i), "decode"}).Set(1);
+    registry.gauge(Metric::kTenantRequestsWaiting, {"t" + std::to_string(i)}).Set(1);
   }
   const std::string page = registry.Expose();
-  EXPECT_TRUE(Has(page, "worker=\"w1\""));
-  EXPECT_TRUE(Has(page, "worker=\"other\""));
-  EXPECT_FALSE(Has(page, "worker=\"w999\""));
+  EXPECT_TRUE(Has(page, "tenant=\"t1\""));
+  EXPECT_TRUE(Has(page, "tenant=\"other\""));
+  EXPECT_FALSE(Has(page, "tenant=\"t999\""));
+}
+
+TEST(MetricsRegistry, EveryListedWorkerHasASeries) {
+  MetricsRegistry registry(Router());
+  for (int i = 0; i < 1000; ++i) {
+    registry.gauge(Metric::kRouterWorkerUp, {"w" + std::to_string(i), "decode"}).Set(1);
+  }
+  EXPECT_TRUE(Has(registry.Expose(), "worker=\"w999\""));
+  for (int i = 0; i < 1000; ++i) {
+    registry.Remove(Metric::kRouterWorkerUp, {"w" + std::to_string(i), "decode"});
+  }
+  EXPECT_FALSE(Has(registry.Expose(), "worker="));
 }
 
 TEST(MetricsRegistry, RemovedSeriesLeaveThePage) {

@@ -195,6 +195,23 @@ TEST(ConnectionLifeTest, TheGraceOfAnOldConnectionEnds) {
   EXPECT_EQ(held.End().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
+TEST(ConnectionLifeTest, WithoutABoundOfTheGraceAStreamTakesAsLongAsItDoes) {
+  HoldingService service;
+  service.Hold(true);
+  auto server = *RpcServer::Start(
+      {.max_connection_age = milliseconds(20), .max_connection_age_grace = milliseconds(0)},
+      {&service});
+  const auto channel = *MakeChannel(server->address(), {});
+  Held held(channel);
+  ASSERT_TRUE(held.began);
+  const std::string old = service.last_peer();
+  service.Hold(false);
+  EXPECT_TRUE(Eventually(
+      [&] { return Call(channel) == grpc::StatusCode::OK && service.last_peer() != old; }));
+  service.Release();
+  EXPECT_TRUE(held.End().ok());
+}
+
 TEST(ConnectionLifeTest, WithoutAnAgeAConnectionStays) {
   HoldingService service;
   auto server = *RpcServer::Start({}, {&service});

@@ -101,7 +101,7 @@
 {{- $sizes = concat $sizes (list (list (printf "%s.kvCacheMemory" $role) $w.kvCacheMemory "1" "1024TiB") (list (printf "%s.swapSpace" $role) $w.swapSpace "0" "1024TiB")) }}
 {{- end }}
 {{- $memory := include "baton.memory" $v.router }}
-{{- with $v.router.maxInflightBytes }}
+{{- with default "1GiB" $v.router.maxInflightBytes }}
 {{- if and $memory (ge (include "baton.bytes" . | float64) (include "baton.bytes" $memory | float64)) }}
 {{- $wrong = append $wrong (printf "router.maxInflightBytes is %s, but router.resources.limits.memory is %s; messages that arrive may take twice as much beside them, so give the limit more than three times as much, or lower maxInflightBytes" . $memory) }}
 {{- end }}

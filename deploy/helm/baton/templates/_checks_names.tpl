@@ -13,7 +13,14 @@ the release's objects would be called {{ $name }}, but Services are called by it
 {{- end }}
 {{- range $role := splitList " " (include "baton.roles" .) }}
 {{- $r := get $.Values $role }}
-{{- $ctx := dict "root" $ "role" $role "values" (omit $r "extraVolumes" "extraVolumeMounts") }}
+{{- $ctx := dict "root" $ "role" $role "values" (omit $r "extraVolumes" "extraVolumeMounts" "env") }}
+{{- range $variable := $r.env }}
+{{- range (include "baton.container" $ctx | fromYaml).env }}
+{{- if eq .name (default "" $variable.name) }}
+{{ include "baton.checks.given" (list (printf "%s.env" $role) .name) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- range $key := keys (default dict $r.podLabels) | sortAlpha }}
 {{- if hasKey (include "baton.podlabels" $ctx | fromYaml) $key }}
 {{ include "baton.checks.given" (list (printf "%s.podLabels" $role) $key) }}
@@ -32,6 +39,11 @@ the release's objects would be called {{ $name }}, but Services are called by it
 {{ include "baton.checks.given" (list (printf "%s.extraVolumeMounts" $role) .mountPath) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- range $variable := .Values.model.download.env }}
+{{- if has (default "" $variable.name) (list "MODEL_DIR" "MODEL_ROLE") }}
+{{ include "baton.checks.given" (list "model.download.env" $variable.name) }}
 {{- end }}
 {{- end }}
 {{- $monitoring := .Values.monitoring }}

@@ -86,6 +86,18 @@ llm-d.ai/role: {{ ternary .role "prefill-decode" (eq .root.Values.mode "disaggre
 {{- default (printf "namespace=%q,app_kubernetes_io_instance=%q" .Release.Namespace .Release.Name) .Values.autoscaling.selector -}}
 {{- end -}}
 
+{{/* Seconds until a new pod of a role is ready, and some more. A router waits for workers. */}}
+{{- define "baton.progress" -}}
+{{- $v := .root.Values -}}
+{{- $roles := ternary (splitList " " (include "baton.roles" .root)) (list .role) (eq .role "router") -}}
+{{- $longest := 0 -}}
+{{- range $role := $roles }}
+{{- $r := get $v $role -}}
+{{- $longest = max $longest (add (int $r.loadTimeoutSeconds) (int (include "baton.grace" $r))) -}}
+{{- end -}}
+{{- add $longest (ternary (int $v.model.download.timeoutSeconds) 0 (not (empty $v.model.download.image))) 300 -}}
+{{- end -}}
+
 {{/* Seconds from the order to end a pod until it is killed. */}}
 {{- define "baton.grace" -}}
 {{- $least := add (int .preStopSeconds) (int .drainSeconds) 15 -}}

@@ -14,8 +14,9 @@ spec:
   {{- if not $r.autoscaling.enabled }}
   replicas: {{ int $r.replicas }}
   {{- end }}
-  # A worker is ready when its model is loaded, so a roll-out may take as long as that.
-  progressDeadlineSeconds: {{ add (int $r.loadTimeoutSeconds) 300 }}
+  # A worker is ready when its model is loaded, perhaps on what another had until it ended, and a router when a
+  # worker is. A roll-out may take as long as that.
+  progressDeadlineSeconds: {{ include "baton.progress" . }}
   strategy:
     type: RollingUpdate
     rollingUpdate:
