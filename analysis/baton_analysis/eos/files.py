@@ -1,8 +1,11 @@
 """The files of an EOS log that is rotated: FILE.N or FILE.N.zst, by number, then FILE."""
 
+import contextlib
 import io
+import itertools
 import os
 import re
+import time
 
 from baton_analysis.errors import InputError
 
@@ -10,12 +13,31 @@ _PART = re.compile(r"(?P<file>.*[^/])\.(?P<number>[1-9][0-9]{0,17})(\.zst)?", re
 _ZST = ".zst"
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _PIECE = 1 << 18
+# A writer needs microseconds to put a new FILE in the place of a full one.
+_OPEN_TRIES = 20
+_OPEN_AGAIN_AFTER_S = 1e-3
 
 
-def files_of(names: list[str]) -> list[str]:
-    """Every file that is to be read, in its order. FILE stands for all its parts and itself;
-    FILE.N for this part alone, and several of one log come in the order of their numbers."""
-    logs = {}  # FILE -> (is FILE itself named, {number: path of a part that is named})
+@contextlib.contextmanager
+def open_logs(names: list[str], beside: str = ""):
+    """Every file that is to be read, in its order, as (path, its lines as bytes). FILE stands for
+    all its parts and itself; FILE.N for this part alone, and several of one log come in the order
+    of their numbers. With `beside` the lines are of the file whose name ends so beside each file,
+    and None where there is none.
+
+    FILE is open from the start, so that what it holds is read, whatever its writer calls it
+    meanwhile; what is written anew is not."""
+    with contextlib.ExitStack() as stack:
+        logs = []
+        for file, (live, parts) in _named(names).items():
+            logs.append(_Log(file, live, parts, beside))
+            stack.callback(logs[-1].close)
+        yield itertools.chain.from_iterable(log.files() for log in logs)
+
+
+def _named(names: list[str]) -> dict[str, tuple[bool, dict[int, str]]]:
+    """FILE -> (is FILE itself named, {number: path of a part that is named})."""
+    logs = {}
     for name in names:
         part = _PART.fullmatch(name)
         file = part["file"] if part else name
@@ -23,21 +45,78 @@ def files_of(names: list[str]) -> list[str]:
         if part:
             parts[int(part["number"])] = name
         logs[file] = (live or not part, parts)
-    found = []
-    for file, (live, parts) in logs.items():
+    return logs
+
+
+class _Log:
+    """One log, FILE of which is open."""
+
+    def __init__(self, file: str, live: bool, parts: dict[int, str], beside: str):
+        self._file, self._live, self._beside = file, live, beside
+        self._parts = parts
+        self._lines = None  # of FILE, until they are given away
         if live:
-            parts = _parts_of(file)
-        found += [parts[number] for number in sorted(parts)]
+            self._open()
+
+    def close(self):
+        if self._lines is not None:
+            self._lines.close()
+
+    def files(self):
+        begun = False
+        for number in sorted(self._parts):
+            path, lines = _open_first(_names_of(self._parts[number], self._beside))
+            if lines is None and not self._beside:
+                if not self._live or begun:
+                    raise InputError(f"{path} was removed before it was read; expected all parts "
+                                     "of a log. Keep more of them (--eos-log-files), or try again")
+                continue  # the writer keeps so many; what it removed is as if never asked for
+            begun = True
+            yield self._parts[number] if self._beside else path, lines
+        lines, self._lines = self._lines, None
         # A router that was killed while it rotated leaves parts only.
-        if live and (os.path.exists(file) or not parts):
-            found.append(file)
-    return found
+        if lines is not None or self._live and (not self._parts or os.path.exists(self._file)):
+            yield self._file, lines
+
+    def _open(self):
+        for attempt in range(_OPEN_TRIES):
+            if attempt > 0:
+                time.sleep(_OPEN_AGAIN_AFTER_S)
+            before = max(_parts_of(self._file), default=0)
+            names = _names_of(self._file, self._beside) if self._beside else [self._file]
+            path, self._lines = _open_first(names)
+            self._parts = _parts_of(self._file)
+            if self._lines is None and not self._beside:
+                if not self._parts:
+                    raise InputError(f"{path} cannot be read: no such file; "
+                                     "give the file that --eos-log names")
+                continue  # between two files, or left so by a router that was killed
+            if max(self._parts, default=0) == before:
+                return
+            self.close()
+        if self._lines is not None:
+            raise InputError(f"{self._file} is rotated faster than it can be opened; "
+                             "give it a larger --eos-log-max-size")
 
 
-def summaries_of(file: str) -> str | None:
-    """The file with the summaries that stand beside a file of rows, if there is one."""
-    plain = file.removesuffix(_ZST) + ".requests.jsonl"
-    return next((path for path in (plain, plain + _ZST) if os.path.exists(path)), None)
+def _names_of(path: str, beside: str) -> list[str]:
+    """A part may be compressed between the moment when it was found and that when it is read."""
+    plain = path.removesuffix(_ZST) + beside
+    names = [plain, plain + _ZST]
+    return names[::-1] if path.endswith(_ZST) and not beside else names
+
+
+def _open_first(names: list[str]) -> tuple[str, io.BufferedReader | None]:
+    """The first of these that is there."""
+    for path in names:
+        try:
+            return path, open_lines(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error}; "
+                             "give the file that --eos-log names") from error
+    return names[0], None
 
 
 def open_lines(path: str) -> io.BufferedReader:

@@ -4,10 +4,11 @@ import json
 import math
 from typing import NamedTuple
 
-from baton_analysis.eos.files import files_of, open_lines, summaries_of
+from baton_analysis.eos.files import open_logs
 from baton_analysis.eos.log import shown
 from baton_analysis.errors import InputError
 
+_SUMMARIES = ".requests.jsonl"
 # Some 250 bytes each.
 SUMMARIES_MAX = 2_000_000
 
@@ -52,17 +53,17 @@ class Labels:
     def read_summaries(self, log: str):
         """What stands in LOG.requests.jsonl beside a log and its parts, where it is there."""
         same = {}  # labels are few: each is kept once
-        for file in files_of([log]):
-            path = summaries_of(file)
-            if path is None:
-                self.files_without_summaries.append(file)
-            else:
-                self._read(path, same)
+        with open_logs([log], beside=_SUMMARIES) as files:
+            for file, lines in files:
+                if lines is None:
+                    self.files_without_summaries.append(file)
+                else:
+                    self._read(file.removesuffix(".zst") + _SUMMARIES, lines, same)
 
-    def _read(self, path, same):
+    def _read(self, path, lines, same):
         try:
-            with open_lines(path) as file:
-                for number, line in enumerate(file, start=1):
+            with lines:
+                for number, line in enumerate(lines, start=1):
                     self._take(path, number, line, same)
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error}") from error

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from baton_analysis.eos.files import files_of, open_lines
+from baton_analysis.eos.files import open_logs
 from baton_analysis.errors import InputError
 
 # Of requests that have not ended; 64 bytes each.
@@ -64,7 +64,7 @@ class LogReader:
     log is read with the parts that were rotated away."""
 
     def __init__(self, paths: list[str], open_rows_max: int = OPEN_ROWS_MAX):
-        self.paths = files_of(paths)
+        self._paths = paths
         self.rows = 0  # read
         self.rows_after_end = 0  # left out: after the natural end of a request that ignores EOS
         self.missing = Counter()  # column -> rows without it
@@ -76,15 +76,15 @@ class LogReader:
         self._open_rows = 0
 
     def sequences(self):
-        for path in self.paths:
-            try:
-                # As bytes: a last line that is cut inside of a character is a cut line, no more.
-                with open_lines(path) as file:
-                    yield from self._of_file(path, file)
-            except OSError as error:
-                raise InputError(
-                    f"{path} cannot be read: {error}; give the file that --eos-log names"
-                ) from error
+        with open_logs(self._paths) as files:
+            for path, lines in files:
+                try:
+                    with lines:
+                        yield from self._of_file(path, lines)
+                except OSError as error:
+                    raise InputError(
+                        f"{path} cannot be read: {error}; give the file that --eos-log names"
+                    ) from error
         for answer in list(self._open):
             yield self._close(answer)
 
@@ -92,6 +92,7 @@ class LogReader:
         opened = self._open
         for number, line in enumerate(file, start=1):
             try:
+                # Read as bytes: a last line that is cut inside of a character is a cut line.
                 row = json.loads(line.decode("utf-8"))
                 request_id = row["request_id"]
                 if not isinstance(request_id, str):

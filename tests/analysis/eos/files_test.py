@@ -1,13 +1,14 @@
 """Logs in several files, some of them compressed."""
 
 import builtins
+import itertools
 import os
 import unittest
 from unittest import mock
 
 import zstandard
 from synthetic_eos import LogCase, rows
-from baton_analysis.eos.files import files_of, open_lines, summaries_of
+from baton_analysis.eos.files import open_lines, open_logs
 from baton_analysis.eos.labels import Labels
 from baton_analysis.eos.log import LogReader
 from baton_analysis.errors import InputError
@@ -31,13 +32,104 @@ class FilesTest(LogCase):
                      "eos.jsonl.9.requests.jsonl", "eos.jsonl.01", "other.jsonl.1"):
             self.written(name=name)
         log = self.written()
-        self.assertEqual(files_of([log]), [log + ".9", log + ".10.zst", log])
-        self.assertEqual(files_of([log + ".10.zst", log + ".9"]), [log + ".9", log + ".10.zst"])
-        self.assertEqual(files_of([log + ".9", log]), files_of([log]))
+        self.assertEqual(self.read_of([log]), [log + ".9", log + ".10.zst", log])
+        self.assertEqual(self.read_of([log + ".10.zst", log + ".9"]), [log + ".9", log + ".10.zst"])
+        self.assertEqual(self.read_of([log + ".9", log]), self.read_of([log]))
         os.remove(log)
-        self.assertEqual(files_of([log]), [log + ".9", log + ".10.zst"])
+        self.assertEqual(self.read_of([log]), [log + ".9", log + ".10.zst"])
         absent = os.path.join(self.folder, "no", "log")
-        self.assertEqual(files_of([absent, "b"]), [absent, "b"])
+        with self.assertRaisesRegex(InputError, f"{absent} cannot be read: no such file"):
+            self.read_of([absent, log])
+
+    def read_of(self, names):
+        paths = []
+        with open_logs(names) as files:
+            for path, lines in files:
+                lines.close()
+                paths.append(path)
+        return paths
+
+    def ids(self, sequences):
+        return [sequence.request_id for sequence in sequences]
+
+    def test_a_log_that_is_rotated_meanwhile_loses_nothing(self):
+        self.written(rows("a", [0.5]), name="eos.jsonl.1")
+        log = self.written(rows("b", [0.5]), rows("c", [0.5]))
+        sequences = LogReader([log]).sequences()
+        found = self.ids([next(sequences)])
+        os.rename(log, log + ".2")
+        self.written(rows("d", [0.5]))
+        self.assertEqual(found + self.ids(sequences), ["a", "b", "c"])
+
+    def test_a_part_that_is_compressed_meanwhile_is_read(self):
+        self.written(rows("a", [0.5]), name="eos.jsonl.1")
+        part = self.written(rows("b", [0.5]), name="eos.jsonl.2")
+        log = self.written(rows("c", [0.5]))
+        for names in ([log], [log + ".1", part]):
+            sequences = LogReader(names).sequences()
+            found = self.ids([next(sequences)])
+            self.compress(part)
+            self.assertEqual((found + self.ids(sequences))[:2], ["a", "b"])
+            os.rename(self.plain_again(part), part)
+
+    def plain_again(self, part):
+        with open_lines(part + ".zst") as packed, open(part + ".new", "wb") as file:
+            file.write(packed.read())
+        os.remove(part + ".zst")
+        return part + ".new"
+
+    def test_a_part_that_goes_while_the_log_is_read_is_told(self):
+        for name in ("eos.jsonl.1", "eos.jsonl.2"):
+            self.written(rows("of " + name, [0.5]), name=name)
+        log = self.written(rows("last", [0.5]))
+        # The oldest may go before anything is read: a moment later nobody had seen it.
+        sequences = LogReader([log]).sequences()
+        with mock.patch("baton_analysis.eos.files.open_lines", side_effect=open_lines) as opening:
+            opening.side_effect = lambda path: (os.remove(path) if path == log + ".1" else None,
+                                                open_lines(path))[1]
+            self.assertEqual(self.ids(sequences), ["of eos.jsonl.2", "last"])
+        self.written(rows("of eos.jsonl.1", [0.5]), name="eos.jsonl.1")
+        sequences = LogReader([log]).sequences()
+        next(sequences)
+        os.remove(log + ".2")
+        with self.assertRaisesRegex(InputError, "eos.jsonl.2 was removed before it was read"):
+            next(sequences)
+
+    def test_a_log_between_two_files_is_waited_for(self):
+        log = self.written(rows("a", [0.5]))
+        os.rename(log, log + ".1")
+        with mock.patch("time.sleep", side_effect=lambda _: self.written(rows("b", [0.5]))):
+            self.assertEqual(self.ids(LogReader([log]).sequences()), ["a", "b"])
+
+    def test_a_log_that_is_rotated_without_end_is_told(self):
+        log = self.written(rows("a", [0.5]))
+        numbers = itertools.count(1)
+        def rotate(path):
+            os.rename(path, f"{path}.{next(numbers)}")
+            self.written(rows("b", [0.5]))
+            return open_lines(path)
+        with mock.patch("baton_analysis.eos.files.open_lines", rotate), mock.patch("time.sleep"):
+            with self.assertRaisesRegex(InputError, "rotated faster than it can be opened"):
+                next(LogReader([log]).sequences())
+
+    def test_summaries_of_a_log_that_is_rotated_meanwhile_are_all_read(self):
+        log = self.written(rows("b", [0.5]))
+        self.write_summaries(log, {"request_id": "b", "tag": "of b"})
+        part = self.written(rows("a", [0.5]), name="eos.jsonl.1")
+        self.write_summaries(part, {"request_id": "a", "tag": "of a"})
+
+        def rotate(path):
+            lines = open_lines(path)
+            if path == part + ".requests.jsonl":
+                for end in ("", ".requests.jsonl"):
+                    os.rename(log + end, log + ".2" + end)
+                    self.written(name="eos.jsonl" + end)
+            return lines
+
+        labels = Labels()
+        with mock.patch("baton_analysis.eos.files.open_lines", rotate):
+            labels.read_summaries(log)
+        self.assertEqual([labels.of(name).family for name in "ab"], ["of a", "of b"])
 
     def test_a_request_may_lie_in_parts_of_which_some_are_compressed(self):
         whole = rows("r", [0.1, 0.2, 0.9])
@@ -57,7 +149,6 @@ class FilesTest(LogCase):
         labels = Labels()
         labels.read_summaries(log)
         self.assertEqual([labels.of(name).family for name in "abc"], ["of a", "of b", "of c"])
-        self.assertIsNone(summaries_of(log + ".3"))
 
     def test_frames_behind_each_other_are_one_file_whatever_its_name(self):
         path = self.written(rows("r", [0.5] * 500))
