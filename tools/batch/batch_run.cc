@@ -17,6 +17,10 @@ constexpr base::Duration kSyncEvery = std::chrono::seconds(5);
 // One line that breaks whoever computes it must not be sent for ever; a service that is restarted
 // while it is under way a few times is not its fault.
 constexpr int kAttempts = 5;
+// Refusals without an answer to anybody, before a new line goes ahead of those that were refused.
+constexpr int kRefusedInRow = 8;
+// A refusal with more is not kept until the others have ended.
+constexpr size_t kMostRefusalBytes = size_t{64} << 10;
 constexpr int64_t kMaxBytesUnderWay = int64_t{256} << 20;
 constexpr int kFailuresTold = 10;
 // Before answers are looked after again.
@@ -74,8 +78,17 @@ absl::Status BatchRun::Run() {
   return status;
 }
 
+// What was refused goes again before others are begun. But lines that the service never takes must
+// not keep those out: new ones take turns with lines under suspicion, and one goes ahead now and
+// then while nothing is answered, without which nothing can be suspected.
+bool BatchRun::NextIsNew() const {
+  if (again_.empty()) return true;
+  if (next_ == lines_.size()) return false;
+  return refused_in_row_ >= kRefusedInRow || (resent_last_ && again_.front().refusals.any());
+}
+
 const InputLine* BatchRun::Peek() const {
-  if (!again_.empty()) return &again_.front().line;
+  if (!NextIsNew()) return &again_.front().line;
   return next_ < lines_.size() ? &lines_[next_] : nullptr;
 }
 
@@ -95,8 +108,10 @@ absl::Status BatchRun::FillSlots() {
 
 absl::Status BatchRun::SendNext() {
   Waiting waiting;
-  if (again_.empty()) {
-    waiting.line = lines_[next_++];
+  resent_last_ = !NextIsNew();
+  if (!resent_last_) {
+    waiting = {.line = lines_[next_++], .refusals = LineRefusals(answers_), .refused = nullptr};
+    refused_in_row_ = 0;
   } else {
     waiting = again_.front();
     again_.pop_front();
@@ -126,7 +141,7 @@ absl::Status BatchRun::TakeArrivals(base::Instant deadline) {
 }
 
 absl::Status BatchRun::Take(BatchSender::Arrival arrival) {
-  const Sent sent = std::move(sent_[arrival.slot]);
+  Sent sent = std::move(sent_[arrival.slot]);
   free_.push_back(arrival.slot);
   bytes_under_way_ -= sent.waiting.line.bytes;
   const HttpAnswer& answer = arrival.answer;
@@ -135,11 +150,12 @@ absl::Status BatchRun::Take(BatchSender::Arrival arrival) {
   switch (VerdictOf(answer)) {
     case Verdict::kFinal:
       window_.OnAnswer();
+      ++answers_;
+      refused_in_row_ = 0;
       progress_.trouble.clear();
       return Finish(sent, answer);
     case Verdict::kRefused:
-      window_.OnRefused(now, sent_.size() - free_.size(), answer.retry_after);
-      break;
+      return TakeRefused(std::move(sent), std::move(arrival.answer));
     case Verdict::kAway:
       window_.OnAway(now);
       break;
@@ -155,6 +171,35 @@ absl::Status BatchRun::Take(BatchSender::Arrival arrival) {
   return absl::OkStatus();
 }
 
+absl::Status BatchRun::TakeRefused(Sent sent, HttpAnswer answer) {
+  const size_t others = sent_.size() - free_.size();
+  window_.OnRefused(clock_.Now(), others, answer.retry_after);
+  progress_.trouble = Describe(answer);
+  Waiting& waiting = sent.waiting;
+  waiting.refusals.Count(answers_, others);
+  ++refused_in_row_;
+  if (waiting.refusals.enough()) return Finish(sent, answer);
+  if (waiting.refusals.any() && answer.body.size() <= kMostRefusalBytes) {
+    waiting.refused = std::make_shared<const Refused>(
+        Refused{.custom_id = std::move(sent.custom_id), .answer = std::move(answer)});
+  }
+  again_.push_back(std::move(waiting));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> BatchRun::EndRefused() {
+  const bool all = std::ranges::all_of(
+      again_, [](const Waiting& waiting) { return waiting.refused != nullptr; });
+  const bool only = next_ == lines_.size() && free_.size() == sent_.size();
+  if (!all || !only || again_.empty()) return false;
+  for (const Waiting& waiting : std::exchange(again_, {})) {
+    const Refused& refused = *waiting.refused;
+    BATON_RETURN_IF_ERROR(
+        Finish({.waiting = waiting, .custom_id = refused.custom_id}, refused.answer));
+  }
+  return true;
+}
+
 absl::Status BatchRun::TakeSuspect(const Sent& sent, const HttpAnswer& answer) {
   if (answer.status != 0 || answer.timed_out) {
     window_.OnTooSlow();
@@ -163,7 +208,8 @@ absl::Status BatchRun::TakeSuspect(const Sent& sent, const HttpAnswer& answer) {
     progress_.trouble = Describe(answer);
   }
   if (sent.waiting.attempts + 1 >= kAttempts) return Finish(sent, answer);
-  again_.push_back({.line = sent.waiting.line, .attempts = sent.waiting.attempts + 1});
+  again_.push_back(sent.waiting);
+  ++again_.back().attempts;
   return absl::OkStatus();
 }
 
@@ -214,6 +260,8 @@ absl::Status BatchRun::Tick() {
   view_->Show(progress_);
   BATON_RETURN_IF_ERROR(options_.look());
   if (window_.LostPatience(now)) {
+    BATON_ASSIGN_OR_RETURN(const bool ended, EndRefused());
+    if (ended) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat("the service has taken no line for ",
                                                TimeText(base::Seconds(options_.patience)), " (",
                                                progress_.trouble, ")"));

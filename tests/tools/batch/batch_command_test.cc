@@ -1,5 +1,7 @@
 #include <atomic>
 #include <map>
+#include <mutex>
+#include <random>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -166,6 +168,66 @@ TEST_F(BatchCommand, ALineThatBreaksTheConnectionEachTimeIsGivenUp) {
   EXPECT_EQ(answers["a"]["response"]["status_code"], 200);
   EXPECT_EQ(answers["poison"]["error"]["code"], "connection_broken");
   EXPECT_EQ(requests_, 6);
+}
+
+// Refuses lines with max_tokens 99 and answers all others.
+void RefuseSome(const httplib::Request& request, httplib::Response& response) {
+  const bool refused = Json::parse(request.body)["max_tokens"] == 99;
+  response.status = refused ? 429 : 200;
+  if (refused) response.set_header("retry-after-ms", "1");
+  response.set_content(refused ? R"({"error":{"message":"too large"}})" : R"({"ok":true})",
+                       "application/json");
+}
+
+TEST_F(BatchCommand, LinesThatAreRefusedWhileOthersAreAnsweredAreGivenUp) {
+  // More of them than lines may be under way, and all of them before the others.
+  std::string lines;
+  for (int i = 0; i < 6; ++i) lines += RequestLine("bad" + std::to_string(i), 99);
+  for (int i = 0; i < 120; ++i) lines += RequestLine("good" + std::to_string(i));
+  Write("in", lines);
+  handler_ = RefuseSome;
+  for (const char* concurrency : {"1", "4"}) {
+    Write("out", "");
+    requests_ = 0;
+    // Nothing waits for the end of the patience, which each answer begins anew.
+    const ToolRun run = Run({"--concurrency", concurrency, "--patience", "30s"});
+    EXPECT_EQ(run.exit, 1) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("126 of 126 lines done, 6 failed"));
+    EXPECT_THAT(run.err, HasSubstr("line 1 failed: HTTP 429: too large"));
+    auto answers = Answers();
+    EXPECT_EQ(answers["bad3"]["response"]["status_code"], 429);
+    EXPECT_EQ(answers["bad3"]["response"]["body"]["error"]["message"], "too large");
+    EXPECT_EQ(answers["good119"]["response"]["status_code"], 200);
+    EXPECT_LT(requests_, 1000);
+  }
+}
+
+TEST_F(BatchCommand, LinesThatAreRefusedToTheEndAreGivenUpWhenThePatienceIs) {
+  Write("in", RequestLine("bad", 99) + RequestLine("good"));
+  handler_ = RefuseSome;
+  const ToolRun run = Run({"--patience", "200ms"});
+  EXPECT_EQ(run.exit, 1);
+  EXPECT_THAT(run.out, HasSubstr("2 of 2 lines done, 1 failed"));
+  EXPECT_EQ(Answers()["bad"]["response"]["status_code"], 429);
+}
+
+TEST_F(BatchCommand, AFullServiceGetsEveryLineInTheEnd) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i) lines += RequestLine("line" + std::to_string(i));
+  Write("in", lines);
+  // Other clients leave a place at one of three moments.
+  std::mutex mutex;
+  std::mt19937 dice(1);
+  handler_ = [&](const httplib::Request&, httplib::Response& response) {
+    const std::lock_guard lock(mutex);
+    const bool refused = dice() % 3 != 0;
+    if (refused) response.set_header("retry-after-ms", "1");
+    Answer(response, refused ? R"({"error":{"message":"full"}})" : R"({"ok":true})",
+           refused ? 429 : 200);
+  };
+  const ToolRun run = Run({"--concurrency", "4"});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_EQ(Answers().size(), 60u);
 }
 
 TEST_F(BatchCommand, AnotherModelsKeyEndsIt) {
