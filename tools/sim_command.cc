@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -45,6 +46,17 @@ void WarnOfLoad(const FlagSet& set, const SimFlags& flags, const Workload& load)
   }
 }
 
+// Says once that a run ended before its time.
+void WarnOfEnd(const FlagSet& set, const Workload& load, const simulator::ClusterOutcome& outcome,
+               bool* warned) {
+  if (!load.may_run_out || outcome.requests.size() < load.requests.size()) return;
+  if (std::exchange(*warned, true)) return;
+  std::fprintf(stderr,
+               "%s: all %zu requests that were planned came before --duration was over; a greater "
+               "number of --requests plans more\n",
+               set.program().c_str(), load.requests.size());
+}
+
 absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const SimFlags& flags) {
   std::optional<bench::Slo> slo;
   if (!flags.slo.empty()) {
@@ -59,6 +71,7 @@ absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const Sim
     }
   }
   std::vector<PolicyResult> results;
+  bool warned_of_end = false;
   for (const std::string& policy : flags.policies) {
     for (const std::string& routing : flags.routings) {
       BATON_ASSIGN_OR_RETURN(simulator::ClusterSetup setup,
@@ -73,6 +86,7 @@ absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const Sim
         BATON_ASSIGN_OR_RETURN(const Workload load, LoadOfRun(flags, run, recorded));
         if (results.empty() && run == 0) WarnOfLoad(set, flags, load);
         BATON_ASSIGN_OR_RETURN(auto outcome, simulator::RunCluster(setup, load.requests));
+        WarnOfEnd(set, load, outcome, &warned_of_end);
         result.seeds.push_back(setup.seed);
         result.runs.push_back(simulator::FiguresOf(std::move(outcome), flags.warmup, slo));
       }

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
+#include "common/config/units.h"
 #include "tools/bench/plan/plan_builder.h"
 #include "tools/sim/sim_figures.h"
 
@@ -194,6 +195,7 @@ absl::StatusOr<Question> QuestionOf(const PlanFlags& flags, const ModelUse& mode
   if (load.warmup == base::Duration::zero() && load.rate) {
     question.warmup = (requests.back().at - requests.front().at) / 5;
   }
+  question.arrivals_end = simulator::ArrivalsEndOf(load);
   question.max_devices = flags.max_devices;
   question.roles = flags.roles;
   question.max_model_len = load.max_model_len;
@@ -227,7 +229,12 @@ std::vector<std::string> BenchLoad(const PlanFlags& flags, const Question& quest
       add("shared-prefix-tokens", absl::StrCat(load.shared_prefix_tokens));
     }
   }
-  add("requests", absl::StrCat(question.runs.front().requests.size()));
+  if (question.runs.front().may_run_out) {
+    add("duration", FormatDuration(load.duration));
+    if (load.warmup > base::Duration::zero()) add("warmup", FormatDuration(load.warmup));
+  } else {
+    add("requests", absl::StrCat(question.runs.front().requests.size()));
+  }
   // Random prompts hardly get answers that end by themselves, so lengths are forced.
   add("eos", "mask");
   add("slo", flags.slo);

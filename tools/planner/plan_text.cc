@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/config/units.h"
 #include "tools/planner/plan_report.h"
 
 namespace baton::planner {
@@ -61,10 +62,13 @@ std::string LoadText(const PlanReport& report) {
   if (load.trace.empty()) {
     absl::StrAppend(&text, ", input ", load.input_tokens, ", output ", load.output_tokens);
   }
-  absl::StrAppendFormat(&text, ": on the mean %.0f prompt and %.0f answer tokens, %s%d requests",
-                        facts.input_tokens, facts.output_tokens,
-                        load.trace.empty() ? "" : "its first ",
-                        report.question.runs.front().requests.size());
+  absl::StrAppendFormat(&text, ": on the mean %.0f prompt and %.0f answer tokens, ",
+                        facts.input_tokens, facts.output_tokens);
+  // What is planned for such a loop is a bound that no cluster is meant to reach.
+  const simulator::Workload& first = report.question.runs.front();
+  if (first.may_run_out) return absl::StrCat(text, "for ", FormatDuration(load.duration));
+  absl::StrAppendFormat(&text, "%s%d requests", load.trace.empty() ? "" : "its first ",
+                        first.requests.size());
   return text;
 }
 

@@ -36,7 +36,8 @@ struct Question {
   std::vector<WorkerBuild> builds;        // ways to make a worker, at least one
   std::vector<simulator::Workload> runs;  // of the same load, each from a seed of its own
   uint64_t first_seed = 1;
-  base::Duration warmup{};  // who comes before is not judged
+  base::Duration warmup{};        // who comes before is not judged
+  base::Duration arrivals_end{};  // of a closed loop: nobody comes from then on; zero: all come
   LoadFacts facts;
   bench::Slo slo;
   int32_t max_devices = 64;

@@ -59,6 +59,7 @@ simulator::ClusterSetup SetupOf(const Question& question, const Candidate& candi
   setup.kv_bytes_per_token = build.handoff_bytes_per_token;
   setup.max_num_queued_reqs = kMostWaiting;
   setup.concurrency = question.facts.concurrency;
+  setup.arrivals_end = question.arrivals_end;
   setup.shared_prefix_tokens = question.shared_prefix_tokens;
   setup.block_tokens = question.block_tokens;
   setup.worker.cost = build.cost;

@@ -33,7 +33,9 @@ struct ClusterSetup {
   HandoffTiming handoff_timing = HandoffTiming::kPlace;
   int32_t max_num_queued_reqs = 1024;
   int32_t concurrency = 0;  // closed loop; 0: as the requests say
-  int32_t max_tokens = 0;   // of every request; 0: as many as fit
+  // From when on nobody comes to a closed loop, since the start; zero: until all have come.
+  base::Duration arrivals_end{};
+  int32_t max_tokens = 0;  // of every request; 0: as many as fit
   // Requests with longer answers are of another length class; 0: all are of one.
   int32_t class_boundary = 0;
   int32_t shared_prefix_tokens = 0;
@@ -51,7 +53,8 @@ struct RequestOutcome {
 };
 
 struct ClusterOutcome {
-  std::vector<RequestOutcome> requests;  // as they were given
+  // Of those that came, in the order in which they were given.
+  std::vector<RequestOutcome> requests;
   int64_t refused = 0;
   std::string first_refusal;  // why
   // Over all workers.
@@ -72,9 +75,9 @@ struct ClusterOutcome {
   std::vector<double> kv_use;
 };
 
-// Runs until every request is over and everything that was held is given back. Everything follows
-// from the setup and the requests. The error is a defect: a request that stands still, or blocks
-// that were not given back.
+// Runs until every request that comes is over and everything that was held is given back.
+// Everything follows from the setup and the requests. The error is a defect: a request that stands
+// still, or blocks that were not given back.
 absl::StatusOr<ClusterOutcome> RunCluster(const ClusterSetup& setup,
                                           const std::vector<SimRequest>& requests);
 

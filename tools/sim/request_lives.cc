@@ -26,6 +26,7 @@ RequestLives::RequestLives(const ClusterSetup& setup, const std::vector<SimReque
       ahead_(ahead),
       all_arrived_(std::move(all_arrived)),
       begin_(timeline->now()),
+      coming_(asked.size()),
       last_progress_(begin_),
       link_free_(static_cast<size_t>(setup.prefill_workers + (setup.elastic ? setup.workers : 0))),
       outcomes_(asked.size()) {}
@@ -34,6 +35,9 @@ void RequestLives::Begin() {
   if (setup_.concurrency == 0) {
     timeline_->At(begin_ + asked_.front().at, [this] { Arrive(); });
     return;
+  }
+  if (setup_.arrivals_end > base::Duration::zero()) {
+    timeline_->At(begin_ + setup_.arrivals_end, [this] { EndArrivals(); });
   }
   const auto first = std::min(asked_.size(), static_cast<size_t>(setup_.concurrency));
   for (size_t i = 0; i < first; ++i) timeline_->After({}, [this] { Arrive(); });
@@ -50,6 +54,16 @@ RequestLives::Attempt* RequestLives::Current(uint32_t request, int32_t number) {
   return current ? &*life->attempt : nullptr;
 }
 
+std::vector<RequestOutcome> RequestLives::TakeOutcomes() {
+  outcomes_.resize(arrived_);
+  return std::move(outcomes_);
+}
+
+void RequestLives::EndArrivals() {
+  coming_ = arrived_;
+  all_arrived_();
+}
+
 void RequestLives::Arrive() {
   const uint32_t request = arrived_++;
   const base::Instant now = timeline_->now();
@@ -57,7 +71,7 @@ void RequestLives::Arrive() {
   if (setup_.concurrency == 0 && arrived_ < asked_.size()) {
     timeline_->At(begin_ + asked_[arrived_].at, [this] { Arrive(); });
   }
-  if (arrived_ == asked_.size()) all_arrived_();
+  if (arrived_ == coming_) all_arrived_();
   Life& life = lives_[request];
   life.router = request % static_cast<uint32_t>(fleet_->routers.size());
   life.arrived = now;
@@ -103,9 +117,9 @@ void RequestLives::Over(uint32_t request) {
   lives_.erase(request);
   ++over_;
   last_progress_ = timeline_->now();
-  if (setup_.concurrency > 0 && arrived_ < asked_.size()) {
+  if (setup_.concurrency > 0 && arrived_ < coming_) {
     timeline_->After({}, [this] {
-      if (arrived_ < asked_.size()) Arrive();
+      if (arrived_ < coming_) Arrive();
     });
   }
 }

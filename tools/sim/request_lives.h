@@ -33,7 +33,7 @@ class RequestLives final {
   };
 
   // Requests come when they say, or when others are over. `all_arrived` is told when the last one
-  // comes. The fleet must be complete when the first comes.
+  // comes, or no more may come. The fleet must be complete when the first comes.
   RequestLives(const ClusterSetup& setup, const std::vector<SimRequest>& asked,
                const bench::PromptMaker& prompts, Timeline* timeline, Fleet* fleet, Ahead* ahead,
                std::function<void()> all_arrived);
@@ -41,8 +41,8 @@ class RequestLives final {
   RequestLives& operator=(const RequestLives&) = delete;
 
   void Begin();
-  bool all_over() const { return over_ == asked_.size(); }
-  size_t num_left() const { return asked_.size() - over_; }
+  bool all_over() const { return over_ == coming_; }
+  size_t num_left() const { return coming_ - over_; }
   // When a first token or an end came last.
   base::Instant last_progress() const { return last_progress_; }
 
@@ -53,8 +53,8 @@ class RequestLives final {
   void HearDecode(uint32_t worker, uint32_t request, SequenceId id, const SchedEvent& event);
   void HearPrefill(uint32_t worker, uint32_t request, SequenceId id, const SchedEvent& event);
 
-  // Of all requests, as they were given.
-  std::vector<RequestOutcome> TakeOutcomes() { return std::move(outcomes_); }
+  // Of all requests that came, as they were given.
+  std::vector<RequestOutcome> TakeOutcomes();
   const Counts& counts() const { return counts_; }
 
  private:
@@ -86,6 +86,7 @@ class RequestLives final {
   };
 
   void Arrive();  // the next one
+  void EndArrivals();
   void Queue(uint32_t request, Life* life, bool is_new);
   void Over(uint32_t request);
 
@@ -126,6 +127,7 @@ class RequestLives final {
   const base::Instant begin_;
   std::unordered_map<uint32_t, Life> lives_;
   uint32_t arrived_ = 0, over_ = 0;
+  size_t coming_;  // of those asked, the first so many
   base::Instant last_progress_;
   std::vector<base::Instant> link_free_;  // of each prefill worker, for what it sends
   std::vector<RequestOutcome> outcomes_;

@@ -287,6 +287,7 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   setup.handoff_timing = flags.handoff_timing;
   setup.max_num_queued_reqs = flags.max_num_queued_reqs;
   setup.concurrency = flags.concurrency.value_or(0);
+  setup.arrivals_end = ArrivalsEndOf(flags);
   setup.max_tokens = flags.max_tokens;
   setup.class_boundary = flags.class_boundary;
   // One of several prefixes is the block of a hash id.

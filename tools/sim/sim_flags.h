@@ -74,6 +74,9 @@ void BindSimLoad(FlagSet* set, SimFlags* flags);
 
 // What the flags say of the load of a run; `run` counts from 0.
 absl::StatusOr<bench::PlanOptions> PlanOf(const SimFlags& flags, int32_t run);
+// From when on nobody comes, since the start, where that is not said by the arrivals of the plan
+// themselves: in a closed loop of a duration. Else zero.
+base::Duration ArrivalsEndOf(const SimFlags& flags);
 // The cluster under one of the policies. Reads the files that the flags name.
 absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& policy,
                                      const std::string& routing);

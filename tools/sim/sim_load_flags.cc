@@ -85,4 +85,9 @@ absl::StatusOr<bench::PlanOptions> PlanOf(const SimFlags& flags, int32_t run) {
   return plan;
 }
 
+base::Duration ArrivalsEndOf(const SimFlags& flags) {
+  if (!flags.concurrency || flags.duration == base::Duration::zero()) return {};
+  return flags.warmup + flags.duration;
+}
+
 }  // namespace baton::simulator

@@ -88,6 +88,7 @@ absl::StatusOr<Workload> PlannedWorkload(const bench::PlanOptions& plan) {
   Workload workload;
   workload.shortened = summary.clamped;
   workload.filled_by_prefix = summary.filled_by_prefix;
+  workload.may_run_out = summary.may_run_out;
   workload.requests.reserve(lengths.size());
   for (bench::PlannedLength& length : lengths) {
     workload.requests.push_back({.at = length.at,

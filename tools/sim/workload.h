@@ -15,6 +15,8 @@ struct Workload {
   std::vector<SimRequest> requests;
   int64_t shortened = 0;         // lengths that did not fit the model
   int64_t filled_by_prefix = 0;  // prompts without a token beyond those that they share
+  // A closed loop of a duration: a fast cluster uses the requests up before that is over.
+  bool may_run_out = false;
 };
 
 // The load that `baton bench` would make of these options: the same arrivals and lengths from the

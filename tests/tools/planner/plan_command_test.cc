@@ -85,6 +85,25 @@ TEST_F(PlanCommandTest, OneUserGetsTheDevicesThatTheLimitNeeds) {
   EXPECT_EQ(ranks("tpot=25ms"), 4);
 }
 
+TEST_F(PlanCommandTest, AClosedLoopOfATimeIsPlannedAndCheckedForThatTime) {
+  const Arguments asked = {"--concurrency",   "4",         "--input-tokens", "500",
+                           "--output-tokens", "50",        "--duration",     "20s",
+                           "--slo",           "tpot=80ms", "--runs",         "1"};
+  const ToolRun run = Plan(asked);
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("50 answer tokens, for 20s\n"),
+                             HasSubstr("--output-tokens 50 --duration 20s")));
+  // As many as come in that time: four at once take a second each.
+  Arguments as_json = asked;
+  as_json.push_back("--json");
+  const auto plan = nlohmann::json::parse(Plan(as_json).out)["plan"];
+  EXPECT_GT(plan["expected"]["request_throughput"], 1);
+  Arguments few = asked;
+  few.insert(few.end(), {"--requests", "12"});
+  EXPECT_THAT(Plan(few).out, AllOf(HasSubstr("50 answer tokens, 12 requests\n"),
+                                   HasSubstr("--output-tokens 50 --requests 12")));
+}
+
 TEST_F(PlanCommandTest, EndsWithOneAndSaysWhyWhenNothingKeepsTheLimits) {
   const Arguments load = {"--input-tokens", "500", "--output-tokens", "50"};
   const auto ask = [&](const Arguments& more, const std::string& hardware) {

@@ -208,6 +208,26 @@ TEST(ClusterTest, AClosedLoopKeepsItsRequestsUnderWay) {
   EXPECT_EQ(outcome.requests[2].arrived, outcome.requests[0].last_token);
 }
 
+TEST(ClusterTest, NobodyComesToAClosedLoopWhoseTimeIsOver) {
+  ClusterSetup setup = Tiny();
+  setup.concurrency = 2;
+  setup.arrivals_end = std::chrono::seconds(1);
+  const std::vector<SimRequest> requests(1000, Asked(0, 10, 5));
+  const ClusterOutcome outcome = Simulate(setup, requests);
+  ASSERT_LT(outcome.requests.size(), 100U);
+  double last = 0;
+  for (const RequestOutcome& request : outcome.requests) {
+    EXPECT_EQ(request.output_tokens, 5);
+    last = std::max(last, request.arrived);
+  }
+  EXPECT_LT(last, 1);
+  EXPECT_GT(last, 0.9);
+  // Requests that end first are all that come.
+  setup.arrivals_end = std::chrono::hours(1);
+  EXPECT_EQ(Simulate(setup, {Asked(0, 10, 5), Asked(0, 10, 5), Asked(0, 10, 5)}).requests.size(),
+            3U);
+}
+
 TEST(ClusterTest, PlacesLentToDifferentRoutersMeet) {
   // One of three routers is lent the only place of the prefill worker, others are lent those of the
   // decode workers. Nothing runs whose end would move a turn.

@@ -94,6 +94,35 @@ TEST_F(SimCommandTest, EqualSettingsGiveEqualBytes) {
                                     HasSubstr("wasted work, %"), HasSubstr("KV use P95, %")));
 }
 
+TEST_F(SimCommandTest, AClosedLoopTakesTheTimeThatItIsGiven) {
+  const auto figures = [&](const Arguments& more) {
+    Arguments asked = {"--concurrency", "8", "--input-tokens", "100", "--output-tokens", "50"};
+    asked.insert(asked.end(), more.begin(), more.end());
+    return Json(asked)["policies"][0]["runs"][0];
+  };
+  const auto run = figures({"--duration", "5s"});
+  EXPECT_GT(run["duration_s"], 4.9);
+  EXPECT_LT(run["duration_s"], 5.3) << "5 s, and what was under way then";
+  // The time counts from the end of the warm-up.
+  const auto warmed = figures({"--duration", "5s", "--warmup", "3s"});
+  EXPECT_NEAR(warmed["duration_s"], 5.1, 0.3);
+  EXPECT_NEAR(warmed["completed"], run["completed"], 0.1 * run["completed"].get<double>());
+  EXPECT_EQ(figures({"--duration", "5s", "--requests", "30"})["completed"], 30);
+  EXPECT_LT(figures({"--duration", "1s", "--requests", "1000"})["completed"], 200);
+}
+
+TEST_F(SimCommandTest, TellsOfAClosedLoopThatUsesItsRequestsUp) {
+  const std::string fast =
+      File("fast.json", simulator::CostJson({.step = 10, .prompt_token = 1}, "a test"));
+  const Arguments asked = {"sim", "--step-cost",     fast, "--concurrency", "1", "--duration",
+                           "2s",  "--message-ms",    "0",  "--runs",        "2", "--input-tokens",
+                           "1",   "--output-tokens", "1"};
+  const ToolRun run = RunTool(asked);
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("all 8000 requests that were planned came before --duration"));
+  EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+}
+
 TEST_F(SimCommandTest, ReplaysTraces) {
   const std::string azure = File("azure.csv",
                                  "TIMESTAMP,ContextTokens,GeneratedTokens\n"
