@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,47 +38,80 @@ int32_t NaturalEnd(const EosLogRow& last) {
   return last.natural_end_step.value_or(0);
 }
 
-// Rows of answers that are not over yet, by the id of the request and the index.
-using Open = std::map<std::pair<std::string, int32_t>, std::shared_ptr<Recorded>>;
+// The answers of one log, as its rows come.
+class AnswersOfLog final {
+ public:
+  void Take(const EosLogRow& row) {
+    const std::pair answer(row.request_id, row.index);
+    if (row.step == 1) open_[answer] = {.number = ++begun_, .recorded = {}};
+    const auto found = open_.find(answer);
+    // A log that begins in the middle of an answer does not say how it began.
+    if (found == open_.end()) return;
+    Recorded& recorded = found->second.recorded;
+    if (static_cast<size_t>(row.step) == recorded.size() + 1) recorded.push_back(TokenOf(row));
+    if (!row.is_finished) return;
+    End(row, std::move(found->second));
+    open_.erase(found);
+  }
 
-void TakeRow(const EosLogRow& row, Open* open, RecordedAnswers* answers) {
-  const std::pair answer(row.request_id, row.index);
-  if (row.step == 1) (*open)[answer] = std::make_shared<Recorded>();
-  const auto found = open->find(answer);
-  // A log that begins in the middle of an answer does not say how it began.
-  if (found == open->end()) return;
-  if (static_cast<size_t>(row.step) == found->second->size() + 1) {
-    found->second->push_back(TokenOf(row));
+  void MoveTo(RecordedAnswers* answers) {
+    answers->censored += censored_;
+    for (auto& [number, request] : ended_) answers->requests.push_back(std::move(request));
   }
-  if (!row.is_finished) return;
-  const auto recorded = std::move(found->second);
-  open->erase(found);
-  const int32_t end = NaturalEnd(row);
-  if (end < 1 || static_cast<size_t>(end) > recorded->size()) {
-    ++answers->censored;
-    return;
+
+ private:
+  // An answer that is not over yet: it began as the `number`th.
+  struct Begun {
+    int64_t number = 0;
+    Recorded recorded;
+  };
+
+  void End(const EosLogRow& last, Begun begun) {
+    const int32_t end = NaturalEnd(last);
+    if (end < 1 || static_cast<size_t>(end) > begun.recorded.size()) {
+      ++censored_;
+      return;
+    }
+    begun.recorded.resize(static_cast<size_t>(end));
+    ended_[begun.number] = {
+        .at = {},
+        .input_tokens = std::max(1, last.prompt_length),
+        .output_tokens = end,
+        .hash_ids = {},
+        .recorded = std::make_shared<const Recorded>(std::move(begun.recorded))};
   }
-  recorded->resize(static_cast<size_t>(end));
-  answers->requests.push_back({.at = {},
-                               .input_tokens = std::max(1, row.prompt_length),
-                               .output_tokens = end,
-                               .hash_ids = {},
-                               .recorded = recorded});
-}
+
+  std::map<std::pair<std::string, int32_t>, Begun> open_;  // by the request's id and the index
+  std::map<int64_t, SimRequest> ended_;                    // by their numbers
+  int64_t begun_ = 0, censored_ = 0;
+};
 
 absl::Status ReadLog(const LogFiles& log, RecordedAnswers* answers) {
   BATON_ASSIGN_OR_RETURN(RowSource source, RowSource::Open(log));
-  Open open;
+  AnswersOfLog of_log;
   EosLogRow row;
   while (true) {
     BATON_ASSIGN_OR_RETURN(const RowSource::Got got, source.Next(&row));
-    if (got == RowSource::Got::kEnd) return absl::OkStatus();
+    if (got == RowSource::Got::kEnd) break;
     if (got == RowSource::Got::kNoRow) {
       return absl::InvalidArgumentError(
           absl::StrCat(source.Place(), ": ", source.problem(), "; baton eos validate says more"));
     }
-    TakeRow(row, &open, answers);
+    of_log.Take(row);
   }
+  of_log.MoveTo(answers);
+  return absl::OkStatus();
+}
+
+// The numbers below `count` in an order drawn from the seed.
+std::vector<size_t> AnswerOrder(size_t count, uint64_t seed) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  bench::Draws draws(seed, bench::Purpose::kAnswerOrder);
+  for (size_t left = count; left > 1; --left) {
+    std::swap(order[left - 1], order[draws.Below(static_cast<uint32_t>(left))]);
+  }
+  return order;
 }
 
 }  // namespace
@@ -135,9 +169,10 @@ absl::StatusOr<Workload> RecordedWorkload(const bench::PlanOptions& plan,
                          bench::LengthDistribution::Parse("1", bench::LengthSide::kOutput));
   arrivals.shared_prefix_tokens = 0;
   BATON_ASSIGN_OR_RETURN(Workload workload, PlannedWorkload(arrivals));
+  const std::vector<size_t> order = AnswerOrder(answers.requests.size(), plan.seed);
   for (size_t i = 0; i < workload.requests.size(); ++i) {
     const base::Duration at = workload.requests[i].at;
-    workload.requests[i] = answers.requests[i % answers.requests.size()];
+    workload.requests[i] = answers.requests[order[i % order.size()]];
     workload.requests[i].at = at;
     const bool filled = workload.requests[i].input_tokens <= plan.shared_prefix_tokens;
     workload.filled_by_prefix += filled ? 1 : 0;

@@ -35,14 +35,15 @@ void SharePrefixes(const PrefixShare& share, uint64_t seed, std::vector<SimReque
 
 // Answers that ended by themselves, from EOS logs, with prompts as long as recorded there.
 struct RecordedAnswers {
-  std::vector<SimRequest> requests;  // in the order in which they ended; no arrivals
+  std::vector<SimRequest> requests;  // in the order in which they began; no arrivals
   int64_t censored = 0;              // ended otherwise, so that nobody knows how long they are
 };
 // An error names the file and line that is no row, what was found and what was expected.
 absl::StatusOr<RecordedAnswers> ReadRecordedAnswers(const std::vector<std::string>& logs);
 
-// As many requests as `plan` says, arriving as it says, each with a recorded answer: all in order,
-// and again from the first.
+// As many requests as `plan` says, arriving as it says, each with a recorded answer: all of them in
+// an order drawn from the plan's seed, and again from the first. Their own order says something of
+// their lengths, as what a log begins with is what ended before it was cut.
 absl::StatusOr<Workload> RecordedWorkload(const bench::PlanOptions& plan,
                                           const RecordedAnswers& answers);
 

@@ -3,6 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/tools/eos/eos_rows.h"
+#include "tests/tools/eos/log_files.h"
 
 namespace baton::simulator {
 namespace {
@@ -31,9 +37,70 @@ TEST(Workload, OfRecordedAnswersTheRecordedPromptsCount) {
     answers.requests.push_back(
         {.at = {}, .input_tokens = tokens, .output_tokens = 3, .hash_ids = {}, .recorded = {}});
   }
-  const auto load = RecordedWorkload(PlanOf("1:100", 6), answers);
+  const auto load = RecordedWorkload(PlanOf("1:100", 8), answers);
   ASSERT_TRUE(load.ok()) << load.status();
-  EXPECT_EQ(load->filled_by_prefix, 4) << "two of four, and the first two once more";
+  EXPECT_EQ(load->filled_by_prefix, 4) << "two of four, each twice";
+}
+
+class RecordedAnswersTest : public LogFilesTest {
+ protected:
+  // Answers of 1 to `count` tokens that run at once, so that the short ones end first.
+  std::string AtOnce(int32_t count) const {
+    std::string rows;
+    for (int32_t step = 1; step <= count; ++step) {
+      for (int32_t length = count; length >= step; --length) {
+        rows += EosLine({.id = "of " + std::to_string(length),
+                         .step = step,
+                         .reason = step == length ? FinishReason::kStopEos : FinishReason::kNone});
+      }
+    }
+    return File("log", rows);
+  }
+
+  static std::vector<int32_t> Lengths(const std::vector<SimRequest>& requests) {
+    std::vector<int32_t> lengths;
+    for (const SimRequest& request : requests) lengths.push_back(request.output_tokens);
+    return lengths;
+  }
+  static std::vector<int32_t> Lengths(const RecordedAnswers& answers, int64_t requests,
+                                      uint64_t seed) {
+    bench::PlanOptions plan = PlanOf("1:100", requests);
+    plan.seed = seed;
+    const auto load = RecordedWorkload(plan, answers);
+    EXPECT_TRUE(load.ok()) << load.status();
+    return Lengths(load->requests);
+  }
+};
+
+TEST_F(RecordedAnswersTest, StandInTheOrderInWhichTheyBegan) {
+  const auto answers = ReadRecordedAnswers({AtOnce(5)});
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  EXPECT_EQ(Lengths(answers->requests), (std::vector<int32_t>{5, 4, 3, 2, 1}));
+}
+
+TEST_F(RecordedAnswersTest, AreAsLongInAPartOfThemAsInAll) {
+  constexpr int32_t kAnswers = 40, kRuns = 50;
+  const auto answers = ReadRecordedAnswers({AtOnce(kAnswers)});
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  double sum = 0;
+  for (uint64_t seed = 1; seed <= kRuns; ++seed) {
+    const std::vector<int32_t> lengths = Lengths(*answers, 8, seed);
+    EXPECT_EQ(Lengths(*answers, 8, seed), lengths) << "seed " << seed;
+    EXPECT_NE(Lengths(*answers, 8, seed + 1), lengths) << "seed " << seed;
+    sum += std::accumulate(lengths.begin(), lengths.end(), 0.0);
+  }
+  // The mean of 400 of them strays by a standard deviation of 0.6.
+  EXPECT_NEAR(sum / (8 * kRuns), (kAnswers + 1) / 2.0, 2.5);
+}
+
+TEST_F(RecordedAnswersTest, ComeOnceEachBeforeAnyComesAgain) {
+  const auto answers = ReadRecordedAnswers({AtOnce(9)});
+  ASSERT_TRUE(answers.ok()) << answers.status();
+  const std::vector<int32_t> twice = Lengths(*answers, 18, 3);
+  std::vector<int32_t> first(twice.begin(), twice.begin() + 9);
+  EXPECT_EQ(std::vector<int32_t>(twice.begin() + 9, twice.end()), first);
+  std::ranges::sort(first);
+  EXPECT_EQ(first, (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ enum class Purpose : uint32_t {
   kPrompt,
   kSharedPrefix,
   kHashBlock,
-  kPrefixChoice
+  kPrefixChoice,
+  kAnswerOrder
 };
 
 // A sequence of random numbers that depends on (seed, purpose) alone. The distributions are written
