@@ -9,6 +9,7 @@
 #include "tools/bench/report/plots.h"
 #include "tools/bench/report/result_json.h"
 #include "tools/commands.h"
+#include "tools/sim/recorded_sampling.h"
 #include "tools/sim/sim_figures.h"
 #include "tools/sim/sim_flags.h"
 #include "tools/sim/workload.h"
@@ -68,6 +69,10 @@ absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const Sim
     if (recorded->censored > 0) {
       std::fprintf(stderr, "%s: %lld answers that did not end by themselves are left out\n",
                    set.program().c_str(), static_cast<long long>(recorded->censored));
+    }
+    if (flags.predictor_file()) {
+      BATON_RETURN_IF_ERROR(simulator::CheckSampling(flags.predictor, recorded->sampling_unknown,
+                                                     recorded->requests.size()));
     }
   }
   std::vector<PolicyResult> results;

@@ -17,6 +17,14 @@ inline constexpr int32_t kVocabulary = 32000;
 inline constexpr TokenId kEosToken = 1 << 30;
 inline constexpr TokenId kAnyToken = 1;  // of answers whose tokens are not known
 
+// What predictors are told of how an answer is drawn.
+struct AnswerSampling {
+  float temperature = 1;
+  float top_p = 1;
+
+  friend bool operator==(const AnswerSampling&, const AnswerSampling&) = default;
+};
+
 // A token of a recorded answer with what the sampler knew of its end.
 struct RecordedToken {
   TokenId token = 0;
@@ -30,6 +38,8 @@ struct SimRequest {
   int32_t output_tokens = 0;       // at which the model ends the answer, that end included
   std::vector<uint64_t> hash_ids;  // as in bench::TraceRow
   std::shared_ptr<const std::vector<RecordedToken>> recorded;  // null: made
+  // With what it is drawn, which predictors are told; of an answer that is made nobody asks.
+  AnswerSampling sampling = {};
 };
 
 // The token that the model draws at output step `step`, counted from 1. Under forced lengths the

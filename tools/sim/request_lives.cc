@@ -137,6 +137,8 @@ SequenceSpec RequestLives::SpecOf(uint32_t request, const Life& life, SequenceKi
   for (int32_t step = 1; step <= before; ++step) {
     spec.generated.push_back(AnswerAt(asked, step, setup_.worker.forced_lengths).token);
   }
+  spec.sampling.temperature = asked.sampling.temperature;
+  spec.sampling.top_p = asked.sampling.top_p;
   spec.stop.max_tokens = life.max_tokens;
   if (setup_.worker.forced_lengths) spec.stop.eos_policy = EosPolicy::kIgnoreMask;
   const bool long_class = setup_.class_boundary > 0 && asked.output_tokens > setup_.class_boundary;

@@ -182,9 +182,7 @@ absl::Status Check(const FlagSet& set, const SimFlags& flags) {
   if (!flags.trace.empty() && !flags.eos_logs.empty()) {
     return UsageError("--trace with --answers", "each has its own lengths", "--rate 10 instead");
   }
-  const bool file =
-      flags.predictor != "off" && flags.predictor != "learnt" && flags.predictor != "oracle";
-  if (file && (flags.eos_logs.empty() || flags.forced_lengths)) {
+  if (flags.predictor_file() && (flags.eos_logs.empty() || flags.forced_lengths)) {
     return UsageError("--predictor with a file and no signals for it to read",
                       "only EOS logs have signals, and --eos mask ends at the length",
                       "--answers FILE, or --predictor learnt");

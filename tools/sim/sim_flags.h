@@ -66,6 +66,10 @@ struct SimFlags {
   std::string slo;
   bool as_json = false;
   std::string plots;
+
+  bool predictor_file() const {
+    return predictor != "off" && predictor != "learnt" && predictor != "oracle";
+  }
 };
 
 void BindSim(FlagSet* set, SimFlags* flags);

@@ -15,6 +15,7 @@
 #include "tools/bench/plan/length_distribution.h"
 #include "tools/bench/plan/plan_lengths.h"
 #include "tools/eos/row_source.h"
+#include "tools/sim/recorded_sampling.h"
 
 namespace baton::simulator {
 namespace {
@@ -54,9 +55,14 @@ class AnswersOfLog final {
     open_.erase(found);
   }
 
-  void MoveTo(RecordedAnswers* answers) {
+  void MoveTo(const RecordedSampling& sampling, RecordedAnswers* answers) {
     answers->censored += censored_;
-    for (auto& [number, request] : ended_) answers->requests.push_back(std::move(request));
+    for (auto& [number, ended] : ended_) {
+      const auto known = sampling.Of(ended.request_id);
+      ended.request.sampling = known.value_or(AnswerSampling());
+      if (!known) ++answers->sampling_unknown;
+      answers->requests.push_back(std::move(ended.request));
+    }
   }
 
  private:
@@ -64,6 +70,10 @@ class AnswersOfLog final {
   struct Begun {
     int64_t number = 0;
     Recorded recorded;
+  };
+  struct Ended {
+    std::string request_id;
+    SimRequest request;
   };
 
   void End(const EosLogRow& last, Begun begun) {
@@ -74,15 +84,16 @@ class AnswersOfLog final {
     }
     begun.recorded.resize(static_cast<size_t>(end));
     ended_[begun.number] = {
-        .at = {},
-        .input_tokens = std::max(1, last.prompt_length),
-        .output_tokens = end,
-        .hash_ids = {},
-        .recorded = std::make_shared<const Recorded>(std::move(begun.recorded))};
+        .request_id = last.request_id,
+        .request = {.at = {},
+                    .input_tokens = std::max(1, last.prompt_length),
+                    .output_tokens = end,
+                    .hash_ids = {},
+                    .recorded = std::make_shared<const Recorded>(std::move(begun.recorded))}};
   }
 
   std::map<std::pair<std::string, int32_t>, Begun> open_;  // by the request's id and the index
-  std::map<int64_t, SimRequest> ended_;                    // by their numbers
+  std::map<int64_t, Ended> ended_;                         // by their numbers
   int64_t begun_ = 0, censored_ = 0;
 };
 
@@ -99,7 +110,8 @@ absl::Status ReadLog(const LogFiles& log, RecordedAnswers* answers) {
     }
     of_log.Take(row);
   }
-  of_log.MoveTo(answers);
+  // Behind the rows, so that all that they show to be over have their summaries.
+  of_log.MoveTo(RecordedSampling::Read(log), answers);
   return absl::OkStatus();
 }
 

@@ -37,6 +37,7 @@ void SharePrefixes(const PrefixShare& share, uint64_t seed, std::vector<SimReque
 struct RecordedAnswers {
   std::vector<SimRequest> requests;  // in the order in which they began; no arrivals
   int64_t censored = 0;              // ended otherwise, so that nobody knows how long they are
+  int64_t sampling_unknown = 0;      // of `requests`: nothing says with what they were drawn
 };
 // An error names the file and line that is no row, what was found and what was expected.
 absl::StatusOr<RecordedAnswers> ReadRecordedAnswers(const std::vector<std::string>& logs);

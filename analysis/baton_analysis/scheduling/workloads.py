@@ -68,10 +68,11 @@ def write_mix(folder: str, seed: int, requests: int) -> str:
 
 def cut_answers(dataset: str, folder: str, number: int) -> list[str]:
     """`number` EOS logs of a data set of `scripts/eos dataset`: answers to prompts of its test split and its held-out
-    families, which no predictor was trained on, dealt out at random. Those that were cut off are left out."""
+    families, which no predictor was trained on, dealt out at random. Those that were cut off are left out. Beside each
+    log stands how its answers were drawn, as beside that of a router."""
     asked = _chosen(dataset)
     paths = [os.path.join(folder, f"answers-{place + 1}.jsonl") for place in range(number)]
-    order = sorted(asked)
+    order = sorted(asked)  # ids
     random.Random("answers").shuffle(order)
     place_of = {request: place % number for place, request in enumerate(order)}
     if len(order) < number:
@@ -88,10 +89,18 @@ def cut_answers(dataset: str, folder: str, number: int) -> list[str]:
         files[place_of[request]].writelines(rows[request])
     for file in files:
         file.close()
+    for place, path in enumerate(paths):
+        with open(path + ".requests.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(_summary(asked[request]) for request in order if place_of[request] == place)
     return paths
 
 
-def _chosen(dataset: str) -> set[str]:
+def _summary(request: dict) -> str:
+    sampling = {"temperature": request["temperature"], "top_p": request["top_p"]}
+    return json.dumps({"request_id": request["request_id"], "sampling": sampling}) + "\n"
+
+
+def _chosen(dataset: str) -> dict[str, dict]:
     try:
         with open(os.path.join(dataset, "split.jsonl"), encoding="utf-8") as file:
             split = [json.loads(line)["split"] for line in file]
@@ -100,6 +109,6 @@ def _chosen(dataset: str) -> set[str]:
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{dataset} is no data set of scripts/eos dataset: {error!r}") from error
     return {
-        request["request_id"] for request in requests
+        request["request_id"]: request for request in requests
         if request["finish_reason"] == "stop_eos" and split[request["prompt_index"]] in ("test", "held_out")
     }

@@ -55,7 +55,7 @@ class WorkloadsTest(unittest.TestCase):
         requests, rows = [], []
         for index, split in enumerate(("train", "test", "held_out", "test", "validation", "test")):
             name = f"story-{index}"
-            requests.append({"request_id": name, "prompt_index": index,
+            requests.append({"request_id": name, "prompt_index": index, "temperature": index / 2, "top_p": 0.9,
                              "finish_reason": "length" if index == 3 else "stop_eos"})  # yapf: disable
             rows += [f'{{"request_id":"{name}","step":{step}}}\n' for step in (1, 2)]
         splits = ("train", "test", "held_out", "test", "validation", "test")
@@ -74,6 +74,12 @@ class WorkloadsTest(unittest.TestCase):
                 dealt.append([json.loads(line)["request_id"] for line in file])
         self.assertEqual(sorted(set(dealt[0] + dealt[1])), ["story-1", "story-2", "story-5"])
         self.assertFalse(set(dealt[0]) & set(dealt[1]))
+        for path, ids in zip(paths, dealt):
+            with open(path + ".requests.jsonl", encoding="utf-8") as file:
+                drawn = {line["request_id"]: line["sampling"] for line in map(json.loads, file)}
+            self.assertEqual(drawn.keys(), set(ids))
+            for request, sampling in drawn.items():
+                self.assertEqual(sampling, {"temperature": int(request[-1]) / 2, "top_p": 0.9})
         # The rows of an answer stay together and in order.
         self.assertEqual(dealt[1], [dealt[1][0]] * 2)
 

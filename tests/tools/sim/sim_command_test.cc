@@ -36,6 +36,18 @@ class SimCommandTest : public LogFilesTest {
     return nlohmann::json::parse(run.out, nullptr, false);
   }
 
+  // The summaries beside a log, as a router writes them, with these temperatures in turn.
+  static void WriteSampling(const std::string& log, const std::vector<std::string>& ids,
+                            const std::vector<double>& temperatures) {
+    std::ofstream file(log + ".requests.jsonl");
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const double temperature = temperatures[i % temperatures.size()];
+      file << nlohmann::json{{"request_id", ids[i]},
+                             {"sampling", {{"temperature", temperature}, {"top_p", 1}}}}
+           << "\n";
+    }
+  }
+
   const std::string cost_ = File(
       "cost.json", simulator::CostJson({.step = 1000, .row = 50, .prompt_token = 10}, "a test"));
 };
@@ -275,7 +287,35 @@ TEST_F(SimCommandTest, APredictorChangesNothingUnderFcfs) {
   const std::string off = figures("off");
   EXPECT_EQ(figures("learnt"), off);
   EXPECT_EQ(figures("oracle"), off);
+  WriteSampling(log, {"a", "b"}, {0.8});
   EXPECT_EQ(figures(File("trees.json", PredictorNamed("trees"))), off);
+}
+
+TEST_F(SimCommandTest, APredictorIsToldHowEachAnswerWasDrawn) {
+  std::string rows;
+  std::vector<std::string> ids;
+  for (int i = 0; i < 20; ++i) {
+    ids.push_back("id" + std::to_string(i));
+    rows += EosLines(ids.back(), 10 + 13 * i % 90, FinishReason::kStopEos);
+  }
+  const std::string log = File("log", rows);
+  const auto ask = [&](const std::string& predictor) {
+    return Sim({"--rate", "400", "--requests", "100", "--answers", log, "--predictor",
+                File(predictor + ".json", PredictorNamed(predictor)), "--policy", "remaining",
+                "--kv-cache-tokens", "480", "--max-model-len", "480", "--json"});
+  };
+  const ToolRun unknown = ask("logistic");
+  EXPECT_EQ(unknown.exit, 2);
+  EXPECT_THAT(unknown.err,
+              HasSubstr("logistic.json: it reads temperature, which is not known of 20 of the 20"));
+  const ToolRun survival = ask("survival");
+  EXPECT_EQ(survival.exit, 0) << survival.err;
+  WriteSampling(log, ids, {0.1, 3});
+  const ToolRun told = ask("logistic");
+  EXPECT_EQ(told.exit, 0) << told.err;
+  WriteSampling(log, ids, {3, 0.1});
+  EXPECT_TRUE(ask("logistic").out != told.out) << "whatever the temperature";
+  EXPECT_TRUE(ask("survival").out == survival.out) << "survival reads none";
 }
 
 TEST_F(SimCommandTest, BaselinesAreColumnsBesideWhatIsServed) {

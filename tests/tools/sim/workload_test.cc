@@ -78,6 +78,67 @@ TEST_F(RecordedAnswersTest, StandInTheOrderInWhichTheyBegan) {
   EXPECT_EQ(Lengths(answers->requests), (std::vector<int32_t>{5, 4, 3, 2, 1}));
 }
 
+class RecordedSamplingTest : public LogFilesTest {
+ protected:
+  // Of answers "a", "b", … of a log; -1 where it is not known.
+  std::vector<float> Temperatures(const std::vector<std::string>& logs) const {
+    const auto answers = ReadRecordedAnswers(logs);
+    EXPECT_TRUE(answers.ok()) << answers.status();
+    std::vector<float> temperatures;
+    for (const SimRequest& request : answers->requests) {
+      temperatures.push_back(request.sampling.temperature);
+      EXPECT_EQ(request.sampling.top_p, request.sampling.temperature == 1 ? 1 : 0.9F);
+    }
+    unknown_ = answers->sampling_unknown;
+    return temperatures;
+  }
+  static std::string Rows(const std::string& id) { return EosLines(id, 2, FinishReason::kStopEos); }
+  static std::string Summary(const std::string& id, const std::string& temperature) {
+    return R"({"request_id":")" + id + R"(","temperature":7,"sampling":{"temperature":)" +
+           temperature + R"(,"top_k":0,"top_p":0.899999976158142}})" + "\n";
+  }
+
+  mutable int64_t unknown_ = 0;
+};
+
+TEST_F(RecordedSamplingTest, StandsInTheSummariesOfARouter) {
+  File("log.1", Rows("a"));
+  File("log.1.requests.jsonl", "");
+  Compress("log.1");
+  File("log.2", Rows("b"));
+  // The summary of a part's last request may be beside the next one.
+  File("log.2.requests.jsonl", Summary("a", "0.5"));
+  Compress("log.2.requests.jsonl");
+  const std::string log = File("log", Rows("c"));
+  File("log.requests.jsonl", Summary("b", "0") + Summary("c", "1.25"));
+  EXPECT_EQ(Temperatures({log}), (std::vector<float>{0.5, 0, 1.25}));
+  EXPECT_EQ(Temperatures({Path("log.1.zst"), Path("log.2")}), (std::vector<float>{0.5, 0}));
+  EXPECT_EQ(unknown_, 0);
+}
+
+TEST_F(RecordedSamplingTest, StandsBesideWhatWasCollected) {
+  const std::string line = R"({"request_id":"a","temperature":0.8,"top_p":0.9,"token_ids":[1)";
+  std::string tokens;
+  for (int i = 0; i < 50'000; ++i) tokens += ",7";
+  File("requests.jsonl", line + tokens + "]}\n");
+  EXPECT_EQ(Temperatures({File("rows.jsonl", Rows("a"))}), (std::vector<float>{0.8F}));
+  EXPECT_EQ(unknown_, 0);
+  // Of another log in that folder it says nothing.
+  EXPECT_EQ(Temperatures({File("other.jsonl", Rows("a"))}), (std::vector<float>{1}));
+  EXPECT_EQ(unknown_, 1);
+}
+
+TEST_F(RecordedSamplingTest, IsUnknownWhereNothingOrTwoThingsAreSaid) {
+  const std::string log = File("log", Rows("a") + Rows("b") + Rows("c") + Rows("d") + Rows("e"));
+  EXPECT_EQ(Temperatures({log}), (std::vector<float>{1, 1, 1, 1, 1}));
+  EXPECT_EQ(unknown_, 5);
+  File("log.requests.jsonl", Summary("a", "0.5") + "{\n[]\n{}\n" + R"({"request_id":1})" + "\n" +
+                                 Summary("a", "0.5") + Summary("b", "0.5") + Summary("b", "0.6") +
+                                 Summary("c", "null") + Summary("d", "-1") + "{\"request_id\":\"e");
+  EXPECT_EQ(Temperatures({log}), (std::vector<float>{0.5, 1, 1, 1, 1}));
+  EXPECT_EQ(unknown_, 4);
+}
+
 TEST_F(RecordedAnswersTest, AreAsLongInAPartOfThemAsInAll) {
   constexpr int32_t kAnswers = 40, kRuns = 50;
   const auto answers = ReadRecordedAnswers({AtOnce(kAnswers)});
