@@ -15,6 +15,20 @@ from plan import Failure, NotMeasured, Skip
 CPU_KERNEL_TESTS = ("kernels_ops_test", "kernels_attention_test", "kernels_sample_test")
 CPU_GOLDEN_TEST = "golden_logits_test"
 SANITIZER_ERROR = 97
+# A line that tells of one test: "[       OK ] Suite.Test (3 ms)".
+PROGRESS = re.compile(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] (\w[\w/]*\.[\w/]+)(?=$|,| \()")
+
+
+def ends_of(text, first, last):
+    """The first and the last characters of a text that is longer than both: causes stand in front, and
+    what was found behind."""
+    if len(text) <= first + last:
+        return text
+    return f"{text[:first]} … {text[len(text) - last:]}"
+
+
+def one_line(lines):
+    return ends_of(" ".join(line.strip() for line in lines if line.strip()), 400, 200)
 
 
 class Outcome:
@@ -22,7 +36,7 @@ class Outcome:
 
     def __init__(self, name):
         self.name = name
-        self.passed, self.skipped, self.failed = 0, 0, []  # failed: (test, first line of the message)
+        self.passed, self.skipped, self.failed = 0, 0, []  # failed: (test, message in one line)
         self.properties = {}
         self.problem = ""  # it crashed, or had no time
         self.seconds = 0.0
@@ -43,8 +57,7 @@ class Outcome:
         elif test["status"] != "RUN":
             return
         elif test.get("failures"):
-            message = test["failures"][0]["failure"].strip().splitlines()
-            self.failed.append((name, " ".join(message[:3])[:300]))
+            self.failed.append((name, one_line(test["failures"][0]["failure"].splitlines())))
         else:
             self.passed += 1
         known = ("name", "status", "result", "timestamp", "time", "classname", "failures", "type_param",
@@ -52,6 +65,30 @@ class Outcome:
         for key, value in test.items():
             if key not in known:
                 self.properties.setdefault(key, []).append((name, value))
+
+    def read_progress(self):
+        """What the output of a program tells that ended without a report: the test that it ended in has
+        failed. Returns that one's name, or '' where it ran none."""
+        begun, said = "", []
+        for line in self.output.splitlines():
+            match = PROGRESS.match(line)
+            if match is None:
+                said.append(line)
+                continue
+            what, name = match.groups()
+            if what == "RUN":
+                begun, said = name, []
+                continue
+            if name != begun:  # the list of all that failed, at the end
+                continue
+            if what == "FAILED":
+                self.failed.append((name, one_line(said)))
+            self.passed += what == "OK"
+            self.skipped += what == "SKIPPED"
+            begun, said = "", []
+        if begun:
+            self.failed.append((begun, one_line(said) or "said nothing"))
+        return begun
 
     def add(self, other):
         self.passed += other.passed
@@ -74,13 +111,13 @@ def run_gtest(context, name, path, limit_s, filter_text="*", wrapper=(), shard=N
     environment = {**os.environ, **context.environment}
     if shard is not None:
         environment.update(GTEST_SHARD_INDEX=str(shard[0]), GTEST_TOTAL_SHARDS=str(shard[1]))
-    command = [*wrapper, str(path), f"--gtest_filter={filter_text}", f"--gtest_output=json:{report}",
-               "--gtest_brief=1"]
+    command = [*wrapper, str(path), f"--gtest_filter={filter_text}", f"--gtest_output=json:{report}"]
     begin = time.monotonic()
     try:
-        result = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit_s,
-                                env=environment, check=False)
-        outcome.output, code = result.stdout + result.stderr, result.returncode
+        # Both in one, so that what a test says stands behind its name.
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                timeout=limit_s, env=environment, check=False)
+        outcome.output, code = result.stdout, result.returncode
     except subprocess.TimeoutExpired as error:
         said = error.stdout or b""
         outcome.output = said.decode(errors="replace") if isinstance(said, bytes) else said
@@ -90,10 +127,32 @@ def run_gtest(context, name, path, limit_s, filter_text="*", wrapper=(), shard=N
     outcome.seconds = time.monotonic() - begin
     if report.exists() and report.stat().st_size:
         outcome.read(report)
-    if code not in (0, None) and not outcome.failed:
-        outcome.problem = f"ended with {code}: {' '.join(outcome.output.strip().splitlines()[-2:])[-200:]}"
-    print(f"--- {' '.join(command)}\n{outcome.output[-20000:]}\n--- {outcome.as_data()}", flush=True)
+        if code not in (0, None) and not outcome.failed:
+            outcome.problem = f"ended with {code}: {last_words(outcome)}"
+    else:
+        judge_without_report(outcome, code)
+    print(f"--- {' '.join(command)}\n{ends_of(without_passed(outcome.output), 8000, 12000)}\n--- {outcome.as_data()}",
+          flush=True)
     return outcome
+
+
+def last_words(outcome):
+    return " ".join(outcome.output.strip().splitlines()[-2:])[-200:]
+
+
+def judge_without_report(outcome, code):
+    """A program that ended early counts as failed, for the tests that it still had ran nowhere."""
+    if code is not None:
+        outcome.problem = f"ended with {code} and without a report: {last_words(outcome)}"
+    if begun := outcome.read_progress():
+        outcome.problem += f", in {begun}"
+    elif not outcome.failed:
+        outcome.failed.append((outcome.name, outcome.problem))
+
+
+def without_passed(output):
+    """The log needs no line for a test that passed."""
+    return re.sub(r"^\[ RUN      \] (\S+)\n\[       OK \] \1\b.*\n", "", output, flags=re.M)
 
 
 def run_sharded(context, test, limit_s, shards, filter_text="*"):
@@ -116,8 +175,8 @@ def judge(outcomes, recorder, noun):
     problems = [f"{o.name}: {o.problem}" for o in outcomes if o.problem]
     failed = [f"{name}: {message}" for o in outcomes for name, message in o.failed]
     if problems or failed:
-        raise Failure(f"{len(failed)} of {ran} tests failed" + (f", {len(problems)} runs did not end well" if
-                      problems else "") + "; " + "; ".join((problems + failed)[:3]))
+        raise Failure(f"{len(failed)} of {ran} tests failed" + (f", {len(problems)} of {len(outcomes)} {noun}s did not "
+                      "end well" if problems else "") + "; " + "\n".join([*problems[:3], *failed[:10]]))
     if ran == 0:
         raise NotMeasured(f"no test ran ({skipped} skipped themselves)")
     return line
@@ -137,8 +196,8 @@ def run_tests(context, recorder, tests, filter_text="*"):
     shards = max(1, min(4, (os.cpu_count() or 1) // 4))
     outcomes = []
     for at, test in enumerate(tests):
-        # No one of them takes the time of all that follow.
-        limit_s = min(context.left(), max(30, 2 * context.left() / (len(tests) - at)))
+        # No one of them takes the time of all that follow; the first finds nothing in memory yet.
+        limit_s = min(context.left(), max(60 if at == 0 else 30, 2 * context.left() / (len(tests) - at)))
         outcomes.append(run_sharded(context, test, limit_s, shards, filter_text))
         recorder.detail("programs", {outcome.name: outcome.as_data() for outcome in outcomes})
         recorder.why(f"{len(outcomes)} of {len(tests)} programs done")

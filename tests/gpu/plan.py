@@ -20,6 +20,9 @@ import typing
 import report
 
 
+MOST_OF_ERROR = 4000  # characters
+
+
 class Skip(Exception):
     """The part has no meaning here; says why."""
 
@@ -83,6 +86,7 @@ def _run_in_child(part, context, path, log, rows, limit_s):
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with open(log, "a", encoding="utf-8") as output:
+        log_begin = output.tell()
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     recorder = Recorder(path, rows)
@@ -96,12 +100,23 @@ def _run_in_child(part, context, path, log, rows, limit_s):
     except BaseException as error:  # whatever it is, it is this part's and nobody else's
         traceback.print_exc()
         status, why = report.FAILED, first_line(error)
+        recorder.detail("error", str(error).strip()[:MOST_OF_ERROR])
     if why is not None:
         recorder.why(why)
-    recorder.detail("status", status)
     sys.stdout.flush()
     sys.stderr.flush()
+    if status != report.PASSED:
+        recorder.detail("end_of_log", end_of_log(log, log_begin))
+    recorder.detail("status", status)
     os._exit(0)
+
+
+def end_of_log(log, begin, most=6000):
+    """The end of what this part has written into the log, where the logs of its servers stand."""
+    with open(log, "rb") as output:
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(begin, size - most))
+        return output.read().decode(errors="replace")
 
 
 def first_line(error, limit=300):

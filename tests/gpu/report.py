@@ -83,9 +83,15 @@ def figures_table(results):
                     [[r.what, r.aim_text(), r.baton, r.share_text(), r.peer_text()] for r in rows])
 
 
+def errors(results):
+    """What failed at full length, where the table has only its beginning."""
+    return [f"{result.name} failed: {result.details['error']}" for result in results
+            if result.details.get("error", result.why) != result.why]
+
+
 def text(head, results):
     """`head`: lines of facts that stand above the tables."""
-    blocks = ["\n".join(head), parts_table(results)]
+    blocks = ["\n".join(head), parts_table(results), *errors(results)]
     if any(result.rows for result in results):
         blocks.append(figures_table(results))
     return "\n\n".join([*blocks, summary(results) + "."]) + "\n"

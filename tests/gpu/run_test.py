@@ -1,5 +1,7 @@
 """The logic of tests/gpu/run: parts and their limits, what is written, what is read, how it refuses."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -67,6 +69,9 @@ class Parts(test_folder.Folder):
             ("failed", "3 of 4 wrong"), ("skipped", "no GPU here"), ("not measured", "no torch"),
             ("failed", "ended with -6; until then: about to crash"), ("passed", "12 tests")])
         self.assertEqual(results[-1].details, {"count": 12})
+        self.assertEqual(results[0].details["error"], "3 of 4 wrong\nmore")
+        self.assertIn("plan.Failure: 3 of 4 wrong", results[0].details["end_of_log"])
+        self.assertNotIn("3 of 4 wrong", results[2].details["end_of_log"])
         self.assertIn("a line of the log", (self.folder / "log.txt").read_text())
         self.assertEqual(report.exit_code(results), 1)
         self.assertEqual(report.exit_code(results[1:3] + results[4:]), 0)
@@ -146,6 +151,14 @@ class Report(unittest.TestCase):
         self.assertTrue(text.endswith("\n\n1 passed, 1 failed.\n"), text)
         self.assertEqual(len({len(line) for line in text.splitlines() if line.startswith("| fa")}), 1)
 
+    def test_an_error_stands_at_full_length_below_the_table(self):
+        long = report.PartResult("kernels", "failed", "2 of 9 tests failed; A: …", 1, [], {
+            "error": "2 of 9 tests failed; A: x.cc:7\nB: INTERNAL: sticky"})
+        short = report.PartResult("serve", "failed", "not equal", 1, [], {"error": "not equal"})
+        text = report.text(["head"], [long, short])
+        self.assertIn("\n\nkernels failed: 2 of 9 tests failed; A: x.cc:7\nB: INTERNAL: sticky\n\n", text)
+        self.assertEqual(text.count("not equal"), 1)
+
     def test_document(self):
         found = json.loads(report.document({"date": "d"}, self.results(), 4.3))
         self.assertEqual((found["date"], found["exit_code"], found["summary"]), ("d", 1, "1 passed, 1 failed"))
@@ -203,6 +216,18 @@ prefill of 8 x 1024                   210.500 ms  540000.0 GFLOP/s  69.2 % of pe
         self.assertEqual(outcome.failed, [("S.D", "x.cc:7 Expected 1 found 2")])
         self.assertEqual(outcome.properties, {"near_ties": [("S.A", "2")]})
 
+    def test_a_message_is_kept_to_its_end_where_the_status_stands(self):
+        outcome = gtests.Outcome("t")
+        outcome.take("S.E", {"status": "RUN", "result": "COMPLETED", "failures": [
+            {"failure": "x.cc:7\nValue of: m.ok()\n  Actual: false\nExpected: true\nINTERNAL: no driver\n"}]})
+        outcome.take("S.F", {"status": "RUN", "result": "COMPLETED", "failures": [
+            {"failure": "x.cc:9\n" + "many numbers " * 500 + "\nINTERNAL: sticky"}]})
+        self.assertEqual(outcome.failed[0][1],
+                         "x.cc:7 Value of: m.ok() Actual: false Expected: true INTERNAL: no driver")
+        long = outcome.failed[1][1]
+        self.assertTrue(long.startswith("x.cc:9 many") and long.endswith("INTERNAL: sticky"), long)
+        self.assertLess(len(long), 620)
+
     def test_tests_that_only_skip_are_not_measured(self):
         outcome = gtests.Outcome("t")
         outcome.skipped = 3
@@ -212,6 +237,63 @@ prefill of 8 x 1024                   210.500 ms  540000.0 GFLOP/s  69.2 % of pe
         outcome.passed, outcome.problem = 1, "ended with -11"
         with self.assertRaisesRegex(plan.Failure, "t: ended with -11"):
             gtests.judge([outcome], recorder, "program")
+
+
+class Programs(test_folder.Folder):
+    """Runs of programs that behave as test binaries do, or not."""
+
+    def run_program(self, text, limit_s=20):
+        path = self.write_program("some_gpu_test", f"#!/bin/sh\n{text}\n")
+        log = io.StringIO()
+        with contextlib.redirect_stdout(log):
+            outcome = gtests.run_gtest(context(work=self.folder, build=None), "some_gpu_test", path, limit_s)
+        self.log = log.getvalue()
+        return outcome
+
+    def judged(self, *outcomes):
+        recorder = types.SimpleNamespace(why=lambda *_: None, detail=lambda *_: None)
+        with self.assertRaises(plan.Failure) as caught:
+            gtests.judge(outcomes, recorder, "program")
+        return str(caught.exception)
+
+    ABORTS = """echo '[==========] Running 3 tests from 1 test suite.'
+echo '[ RUN      ] Kinds/Some.First/w4'
+echo '[       OK ] Kinds/Some.First/w4 (3 ms)'
+echo '[ RUN      ] Kinds/Some.Second/w8'
+echo 'x.cc:7: Failure'
+echo '[  FAILED  ] Kinds/Some.Second/w8, where GetParam() = 8 (5 ms)'
+echo '[ RUN      ] Kinds/Some.Third/w8'
+echo 'no such device' >&2
+kill -ABRT $$"""
+
+    def test_one_that_aborts_has_failed_in_the_test_that_it_ran(self):
+        outcome = self.run_program(self.ABORTS)
+        self.assertEqual((outcome.passed, outcome.skipped), (1, 0))
+        self.assertEqual(outcome.failed, [("Kinds/Some.Second/w8", "x.cc:7: Failure"),
+                                          ("Kinds/Some.Third/w8", "no such device")])
+        self.assertRegex(outcome.problem, "^ended with -6 and without a report: .*, in Kinds/Some.Third/w8$")
+        self.assertRegex(self.judged(outcome),
+                         "^2 of 3 tests failed, 1 of 1 programs did not end well; some_gpu_test: ")
+        self.assertNotIn("First/w4 (3 ms)", self.log)
+        self.assertIn("Second/w8, where", self.log)
+
+    def test_one_that_ends_before_its_first_test_has_failed(self):
+        for text, problem in (("echo no driver >&2; exit 3", "ended with 3 and without a report: no driver"),
+                              ("exit 0", "ended with 0 and without a report: ")):
+            outcome = self.run_program(text)
+            self.assertEqual(outcome.failed, [("some_gpu_test", problem)])
+            self.assertRegex(self.judged(outcome), "^1 of 1 tests failed")
+
+    def test_one_that_hangs_names_the_test_that_does(self):
+        outcome = self.run_program("echo '[ RUN      ] Some.Test'; exec sleep 600", limit_s=4)
+        self.assertEqual(outcome.failed, [("Some.Test", "said nothing")])
+        self.assertEqual(outcome.problem, "not done after 4 s, in Some.Test")
+
+    def test_the_log_has_the_first_failure_and_the_last(self):
+        self.run_program("echo the culprit; yes 'fails as well' | head -n 5000; echo the last; exit 1")
+        self.assertIn("the culprit", self.log)
+        self.assertIn("the last", self.log)
+        self.assertLess(len(self.log), 25000)
 
 
 class Answers(unittest.TestCase):
