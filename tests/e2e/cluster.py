@@ -21,6 +21,7 @@ BIN = pathlib.Path(os.environ.get("BATON_BIN", ROOT / "build/cpu/bin"))
 DEMO_MODEL = pathlib.Path(os.environ.get("BATON_TEST_MODEL", ROOT / "models/demo"))
 # Sanitizer builds are several times slower.
 PATIENCE_S = float(os.environ.get("BATON_PATIENCE_S", "60"))
+GENERATE_PATIENCE_S = 10 * PATIENCE_S  # all requests of one `baton generate`
 
 
 class Failure(AssertionError):
@@ -147,7 +148,7 @@ def generate(server, requests, *options, concurrency=1, check=True):
     result = subprocess.run(
         [str(BIN / "baton"), "generate", "--server", server, "--prompts", "-", "--json",
          "--concurrency", str(concurrency), *options],
-        input=lines, capture_output=True, text=True, timeout=10 * PATIENCE_S, check=False)
+        input=lines, capture_output=True, text=True, timeout=GENERATE_PATIENCE_S, check=False)
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     if check and (result.returncode != 0 or len(answers) != len(requests)):
         raise Failure(f"generate exited with {result.returncode}: {result.stderr}\n{answers}")

@@ -20,14 +20,16 @@ def rows(sizes):
 
 def measure(context, recorder):
     """Each kind once; that their products are right is checked by part `kernels`."""
+    done, problems = [], []
     for kind in KINDS:
-        output = steps.bench_kernels(context, "matmuls,steps", "--weights", kind, "--group", str(GROUP))
+        try:
+            output = steps.bench_kernels(context, "matmuls,steps", "--weights", kind, "--group", str(GROUP))
+        except Failure as error:
+            problems.append(str(error))
+            continue
         recorder.detail(f"numerics of {kind}", output.numerics)
-        for name in names(context.sizes):
-            line = output.lines.get(name)
-            if line is None:
-                raise Failure(f"bench_kernels --weights {kind} printed no line '{name}'")
-            text = f"{line['ms']:.3f} ms, {line['rate']:.0f} {line['unit']}"
-            recorder.row(f"{kind}, {name}", baton=text + steps.per_second(name, context.sizes, line["ms"]),
-                         percent=line["percent"], data={"of": line["of"]})
-        recorder.why(f"{', '.join(KINDS[:KINDS.index(kind) + 1])} in groups of {GROUP}")
+        problems += steps.record_lines(output, names(context.sizes), f"{kind}, ", "", context.sizes, recorder)
+        done.append(kind)
+        recorder.why(f"{', '.join(done)} in groups of {GROUP}")
+    if problems:
+        raise Failure("; ".join(problems))

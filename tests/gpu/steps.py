@@ -2,12 +2,15 @@
 transformers with torch on the same shape, in turns with Baton.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import re
+import select
 import statistics
 import subprocess
+import time
 
 import report
 from plan import Failure, NotMeasured
@@ -49,12 +52,13 @@ def bf16_rows(sizes):
 
 
 class BenchOutput:
-    """What bench_kernels printed."""
+    """What bench_kernels printed, and the problem that ended it before it had printed all, or ''."""
 
-    def __init__(self, text):
+    def __init__(self, text, problem=""):
         head = HEAD.search(text)
         if head is None:
             raise Failure(f"bench_kernels said '{first(text)}' where its limits were expected")
+        self.problem = problem
         self.numerics = head[1]
         self.flops_per_s, self.limit_name = float(head[3]) * 1e9, head[4]
         self.bytes_per_s = float(head[5]) * 1e9
@@ -68,26 +72,35 @@ def first(text):
 
 
 def bench_kernels(context, only, *further):
+    """A BenchOutput also where it ended badly, as long as it printed its limits."""
     program = context.build.program("bench_kernels")
     if program is None:
         raise NotMeasured(f"bench_kernels is not in {context.build.origin}: build it")
     command = [str(program), "--device", context.device, "--shape", context.sizes.bench_shape, "--rounds",
                str(context.sizes.bench_rounds), "--only", only, *further]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=context.left(), check=False,
-                            env={**os.environ, **context.environment})
-    print(f"--- {' '.join(command)}\n{result.stdout}{result.stderr}", flush=True)
-    if result.returncode != 0:
-        raise Failure(f"bench_kernels ended with {result.returncode}: {first(result.stderr or result.stdout)}")
-    return BenchOutput(result.stdout)
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=context.left(), check=False,
+                                env={**os.environ, **context.environment})
+        printed, said = result.stdout, result.stderr
+        problem = f"ended with {result.returncode}: {first(said or printed)}" if result.returncode else ""
+    except subprocess.TimeoutExpired as error:
+        printed, said = ((output or b"").decode(errors="replace") for output in (error.stdout, error.stderr))
+        problem = f"was not done after {error.timeout:.0f} s"
+    print(f"--- {' '.join(command)}\n{printed}{said}", flush=True)
+    name = " ".join(["bench_kernels", *further])
+    if problem and HEAD.search(printed) is None:
+        raise Failure(f"{name} {problem}")
+    return BenchOutput(printed, problem and f"{name} {problem}")
 
 
 class Peer:
     """torch and transformers in a process of their own, asked line by line; idle in between."""
 
-    def __init__(self, context):
+    def __init__(self, context, spare_s):
+        """It answers, or is ended, while the part has more than `spare_s` left."""
         shape = json.dumps(vars(context.sizes.shape))
         command = [context.python, "-B", str(HERE / "torch_steps.py"), "--device", context.device, "--shape", shape]
-        self._context = context
+        self._context, self._spare_s = context, spare_s
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about = self._answer()
 
@@ -97,7 +110,10 @@ class Peer:
         return self._answer()
 
     def _answer(self):
-        # The part's own limit ends a peer that never answers.
+        limit_s = max(0.0, self._context.left() - self._spare_s)
+        if not select.select([self._process.stdout], [], [], limit_s)[0]:
+            self._process.kill()
+            raise NotMeasured(f"{self._context.python} with torch did not answer within {limit_s:.0f} s")
         line = self._process.stdout.readline()
         if not line:
             self._process.wait(30)
@@ -109,20 +125,39 @@ class Peer:
         return answer
 
     def close(self):
-        self._process.stdin.close()
+        with contextlib.suppress(OSError):  # it may have ended with a question unread
+            self._process.stdin.close()
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.stdout.close()
 
 
 def limits_text(output):
     return f"{output.bytes_per_s / 1e9:.0f} GB/s", f"{output.flops_per_s / 1e12:.1f} TFLOP/s"
 
 
+def problems_of(output, missing):
+    """Why lines are missing, or that they are, as a list of texts."""
+    if output.problem:
+        return [output.problem]
+    return [f"bench_kernels printed no line '{name}'" for name in missing]
+
+
+def record_lines(output, names, prefix, suffix, sizes, recorder):
+    """Fills in the rows `prefix` name `suffix` with the lines of one output; its problems."""
+    for name in names:
+        if line := output.lines.get(name):
+            text = f"{line['ms']:.3f} ms, {line['rate']:.0f} {line['unit']}"
+            recorder.row(f"{prefix}{name}{suffix}", baton=text + per_second(name, sizes, line["ms"]),
+                         percent=line["percent"], data={"of": line["of"]})
+    return problems_of(output, [name for name in names if name not in output.lines])
+
+
 def record_baton(context, outputs, recorder):
-    """Medians of what the rounds gave so far."""
+    """Medians of what the rounds gave so far; their limits."""
     sizes = context.sizes
     bytes_per_s = statistics.median(output.bytes_per_s for output in outputs)
     flops_per_s = statistics.median(output.flops_per_s for output in outputs)
@@ -132,7 +167,7 @@ def record_baton(context, outputs, recorder):
     for row in bf16_rows(sizes)[2:]:
         found = [output.lines[row.what] for output in outputs if row.what in output.lines]
         if not found:
-            raise Failure(f"bench_kernels printed no line '{row.what}'")
+            continue
         ms = statistics.median(line["ms"] for line in found)
         text = f"{ms:.3f} ms, {statistics.median(line['rate'] for line in found):.0f} {found[0]['unit']}"
         recorder.row(row.what, baton=text + per_second(row.what, sizes, ms),
@@ -144,13 +179,7 @@ def record_baton(context, outputs, recorder):
 def record_fp8(context, recorder):
     """Steps and attention over a KV cache of fp8, once; that they are right is checked by part `kernels`."""
     output = bench_kernels(context, "steps,operations", "--kv-dtype", "fp8")
-    for name in fp8_names(context.sizes):
-        line = output.lines.get(name)
-        if line is None:
-            raise Failure(f"bench_kernels --kv-dtype fp8 printed no line '{name}'")
-        text = f"{line['ms']:.3f} ms, {line['rate']:.0f} {line['unit']}"
-        recorder.row(f"{name}, KV cache of fp8", baton=text + per_second(name, context.sizes, line["ms"]),
-                     percent=line["percent"], data={"of": line["of"]})
+    return record_lines(output, fp8_names(context.sizes), "", ", KV cache of fp8", context.sizes, recorder)
 
 
 def per_second(what, sizes, ms):
@@ -185,32 +214,49 @@ def record_peer(context, peer, found, limits, recorder):
 
 
 def steps(context, recorder):
-    """Ceilings, then steps, in turns with transformers on torch (eager, sdpa, same shape, random weights)."""
+    """Ceilings, then steps, in turns with transformers on torch (eager, sdpa, same shape, random weights); what
+    is wrong is told at the end, when all that could be measured is recorded.
+    """
+    begin = time.monotonic()
     outputs = [bench_kernels(context, "matmuls,steps,operations")]
+    run_s = time.monotonic() - begin
     recorder.detail("numerics", outputs[0].numerics)
     limits = record_baton(context, outputs, recorder)
-    record_fp8(context, recorder)
     recorder.why("one round of Baton's")
+    problems = problems_of(outputs[0], [row.what for row in bf16_rows(context.sizes)[2:]
+                                        if row.what not in outputs[0].lines])
     try:
-        peer = Peer(context)
-    except (NotMeasured, OSError) as error:
-        recorder.why(f"Baton's figures; torch: {error}")
-        return
+        line = turns(context, outputs, limits, run_s, recorder)
+    except Failure as error:
+        problems.append(str(error))
+        line = "Baton's figures"
+    problems += [output.problem for output in outputs[1:] if output.problem]
+    recorder.why(line)
+    problems += record_fp8(context, recorder)
+    if problems:
+        raise Failure("; ".join(problems))
+
+
+def turns(context, outputs, limits, run_s, recorder):
+    """Further rounds of Baton's in turns with torch; the part's line. Leaves time for one more run of `run_s`."""
+    try:
+        peer = Peer(context, run_s)
+    except (NotMeasured, OSError, ValueError) as error:
+        return f"Baton's figures; torch: {error}"
     try:
         asked = peer.ask(kind="limits")
         recorder.row(COPY, peer=f"{asked['bytes_per_s'] / 1e9:.0f} GB/s", data={"peer": asked["bytes_per_s"]})
         recorder.row(PRODUCT, peer=f"{asked['flops_per_s'] / 1e12:.2f} TFLOP/s", data={"peer": asked["flops_per_s"]})
         found = {}
         record_peer(context, peer, found, limits, recorder)
-        for _ in range(context.sizes.rounds - 1):
+        while len(outputs) < context.sizes.rounds and context.left() > 2 * run_s:
             outputs.append(bench_kernels(context, "steps"))
             limits = record_baton(context, outputs, recorder)
             record_peer(context, peer, found, limits, recorder)
-    except NotMeasured as error:
-        recorder.why(f"Baton's figures; torch: {error}")
-        return
+    except (NotMeasured, OSError, ValueError) as error:
+        return f"Baton's figures; torch: {error}"
     finally:
         peer.close()
     recorder.detail("peer", peer.about)
-    recorder.why(f"{context.sizes.rounds} rounds in turns with transformers {peer.about['transformers']} on torch "
-                 f"{peer.about['torch']}")
+    return (f"{len(outputs)} of {context.sizes.rounds} rounds in turns with transformers "
+            f"{peer.about['transformers']} on torch {peer.about['torch']}")

@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import threading
+import traceback
 
 import machine
 from plan import Failure, NotMeasured, Skip
@@ -34,6 +35,31 @@ def load_cluster(context):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
     import cluster  # pylint: disable=import-outside-toplevel
     return cluster
+
+
+def share_patience(context, cluster, checks_left):
+    """No wait of one of several checks takes the time of those behind it."""
+    cluster.PATIENCE_S = max(10, context.left() * min(0.7, 1 / checks_left))
+    cluster.GENERATE_PATIENCE_S = cluster.PATIENCE_S
+
+
+def each(context, cluster, checks):
+    """Does all checks, pairs of (name, function), whatever becomes of the others. Yields (name, what it
+    returned) of those that go well, and then raises a Failure that tells of all that did not."""
+    failures = []
+    for at, (name, check) in enumerate(checks):
+        share_patience(context, cluster, len(checks) - at)
+        try:
+            result = check()
+        except (NotMeasured, Skip):
+            raise
+        except Exception as error:  # pylint: disable=broad-except
+            traceback.print_exc()
+            failures.append(f"{name}: {error}")
+            continue
+        yield name, result
+    if failures:
+        raise Failure(f"{len(failures)} of {len(checks)} failed; " + "\n".join(failures))
 
 
 def requests(sampled, name="r", count=COUNT):
@@ -195,15 +221,18 @@ def check_way(context, way, dtype, sampled_too):
 def check_service(way, context, recorder):
     """The three services, KV handed over by `way`: the tokens of a unified worker on the same device."""
     way_flags(context, way)  # before anything is started
-    lines = []
+    cluster = load_cluster(context)
     # In fp32 rounding decides nothing, so there every token must be equal, drawn ones too.
-    for dtype, sampled_too in (("float32", True), ("bfloat16", context.device == "cpu")):
-        found = check_way(context, way, dtype, sampled_too)
+    checks = [(dtype, functools.partial(check_way, context, way, dtype, sampled_too))
+              for dtype, sampled_too in (("float32", True), ("bfloat16", context.device == "cpu"))]
+    lines, tokens = [], 0
+    for dtype, found in each(context, cluster, checks):
         recorder.detail(dtype, found)
         lines.append(f"{dtype}: {found['answers']} answers equal" + (
             f", {found['near_ties']} of them up to a near-tie" if found["near_ties"] else ""))
+        tokens = found["prompt_tokens_handed_over"]
         recorder.why("; ".join(lines))
-    recorder.why("; ".join(lines) + f"; {found['prompt_tokens_handed_over']:.0f} prompt tokens by handoff")
+    recorder.why("; ".join(lines) + f"; {tokens:.0f} prompt tokens by handoff")
 
 
 # --- kill -9 ---
@@ -233,7 +262,7 @@ def kill_during_transfer(context, way, role):
         victims.remove(victim)
         service.worker_environment = {}
         service.spawn_worker(role, port=port).wait_ready()
-        thread.join(context.left())
+        thread.join(min(context.left(), cluster.GENERATE_PATIENCE_S))
         if thread.is_alive():
             raise Failure(f"requests did not end after kill -9 of {role} during a transfer over {way}")
         wrong, _ = compare(answers, expected, allow_ties=False) if len(answers) == COUNT else (
@@ -257,12 +286,12 @@ def kills(context, recorder):
         except (Skip, NotMeasured) as error:
             left_out.append(str(error))
     ways = ways or ["grpc"]  # which every build has
-    done = []
-    for way in ways:
-        for role in ("prefill", "decode"):
-            replayed = kill_during_transfer(context, way, role)
-            done.append({"way": way, "role": role, "replayed": replayed, "answers": COUNT})
-            recorder.detail("kills", done)
-            recorder.why(f"{len(done)} kills, no request lost, tokens identical, blocks free "
-                         f"({', '.join(ways)})")
     recorder.detail("left_out", left_out)
+    checks = [(f"{role} over {way}", functools.partial(kill_during_transfer, context, way, role))
+              for way in ways for role in ("prefill", "decode")]
+    done = []
+    for name, replayed in each(context, load_cluster(context), checks):
+        done.append({"killed": name, "replayed": replayed, "answers": COUNT})
+        recorder.detail("kills", done)
+        recorder.why(f"{len(done)} kills, no request lost, tokens identical, blocks free "
+                     f"({', '.join(ways)})")
