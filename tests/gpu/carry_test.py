@@ -1,13 +1,16 @@
 """What tests/gpu/run finds on a machine, and what tests/gpu/pack brings there."""
 
 import contextlib
+import functools
 import io
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tarfile
+import types
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -30,10 +33,48 @@ class Machine(test_folder.Folder):
             machine.find_gpu()
 
     def test_a_gpu(self):
-        self.write_program("nvidia-smi", "#!/bin/sh\necho NVIDIA H200, 580.1, 9.0, 143771, 143000, 1980, 3201, 700.00\n")
+        self.write_program("nvidia-smi", "#!/bin/sh\necho NVIDIA H200, 580.1, 9.0, 143771, 143000, 1980, 3201, 700.00, "
+                           "Disabled, Default\n")
         self.set_environment(PATH=f"{self.folder}:/usr/bin:/bin")
         gpu = machine.find_gpu()
         self.assertEqual((gpu["name"], gpu["compute_cap"], gpu["count"]), ("NVIDIA H200", "9.0", 1))
+        self.assertEqual((gpu["persistence_mode"], gpu["compute_mode"]), ("Disabled", "Default"))
+
+    def test_device_files_are_held_open_and_others_are_named(self):
+        node = self.folder / "nvidia0"
+        node.touch()
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            held = machine.hold_devices([node, self.folder / "nvidia1"])
+        self.assertEqual([os.readlink(f"/proc/self/fd/{file}") for file in held], [str(node)])
+        self.assertIn("nvidia1 cannot be held open", said.getvalue())
+        for file in held:
+            os.close(file)
+
+    @staticmethod
+    def driver(**results):
+        """A driver whose functions answer 0, or what is said of them."""
+        def name_error(_, text):
+            text._obj.value = b"no CUDA-capable device is detected"
+        names = ("cuInit", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2")
+        return types.SimpleNamespace(cuGetErrorString=name_error, **{
+            name: functools.partial(lambda result, *_: result, results.get(name, 0)) for name in names})
+
+    def test_a_context_is_made_or_the_call_that_failed_is_named(self):
+        self.assertGreaterEqual(min(machine.make_context(self.driver())), 0)
+        for name in ("cuInit", "cuDevicePrimaryCtxRetain"):
+            with self.assertRaisesRegex(machine.CudaError, f"^{name} answers 100, no CUDA-capable device is detected$"):
+                machine.make_context(self.driver(**{name: 100}))
+        with self.assertRaisesRegex(machine.CudaError, "has no cuInit"):
+            machine.make_context(types.SimpleNamespace())
+        with self.assertRaisesRegex(machine.CudaError, "^libnothing.so.1 does not load: "):
+            machine.driver("libnothing.so.1")
+
+    def test_files_are_read_to_their_end(self):
+        (self.folder / "large").write_bytes(bytes(40 << 20))
+        size, seconds = machine.read_through([self.folder / "large", self.folder / "large"])
+        self.assertEqual(size, 80 << 20)
+        self.assertGreater(seconds, 0)
 
     def test_the_first_folder_with_a_library_wins(self):
         for name in ("a", "b"):

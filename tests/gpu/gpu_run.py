@@ -58,6 +58,9 @@ def facts(context, recorder):
     for name, value in machine_facts(context).items():
         recorder.detail(name, value)
     lines = [f"built from {context.build.info.get('commit') or 'an unknown commit'}"]
+    if context.device == "cuda":
+        lines.append(start_cuda(context, recorder))
+        recorder.why("; ".join(lines))
     versions = {}
     for name, (path, origin) in context.libraries.items():
         versions[name] = {"version": machine.version_of(name, path), "path": str(path), "from": origin}
@@ -79,15 +82,37 @@ def facts(context, recorder):
         raise plan.Failure("; ".join(broken))
 
 
+def start_cuda(context, recorder):
+    """Makes the first context of the run, and has what every start reads in memory; a line on both."""
+    recorder.blocks("CUDA did not start in its time")
+    try:
+        init_s, context_s = machine.make_context(machine.driver())
+    except machine.CudaError as error:
+        recorder.blocks(f"CUDA does not start: {error}")
+        raise plan.Failure(f"CUDA does not start: {error}") from error
+    recorder.blocks("")
+    recorder.detail("cuda_start_s", {"init": round(init_s, 2), "context": round(context_s, 2)})
+    size, read_s = machine.read_through([path for path, _ in context.libraries.values()])
+    recorder.detail("libraries_read", {"bytes": size, "seconds": round(read_s, 2)})
+    modes = ", ".join(f"{name.replace('_', ' ')} {context.gpu.get(name, 'unknown')}"
+                      for name in ("persistence_mode", "compute_mode"))
+    return (f"CUDA initialised in {init_s:.1f} s, context in {context_s:.1f} s; {modes}; libraries of "
+            f"{size / 2**20:.0f} MiB read in {read_s:.1f} s")
+
+
 def machine_facts(context):
     return {"gpu": context.gpu, "processor": machine.processor(), "cores": os.cpu_count(),
             "memory_gib": round(machine.memory_gib(), 1)}
 
 
 PARTS = (
-    plan.Part("facts", "the machine, its libraries and their versions", facts, 30, 5),
+    plan.Part("facts", "the machine, its libraries and their versions", facts, 60, 5),
     plan.Part("kernels", "every kernel against its reference", gtests.kernels, 120, 20),
     plan.Part("golden", "golden models of transformers", gtests.golden, 90, 15),
+    plan.Part("steps", "ceilings, decode, prefill, products, attention; torch in turns", steps.steps, 150, 90,
+              steps.rows),
+    plan.Part("weights", "steps and products by weights of 4 and 8 bits", small_weights.measure, 60, 20,
+              small_weights.rows),
     plan.Part("grpc", "the three services, KV by gRPC: tokens of unified mode",
               functools.partial(transports.check_service, "grpc"), 60, 20),
     plan.Part("cuda_ipc", "the three services, KV from process to process on one GPU",
@@ -96,10 +121,6 @@ PARTS = (
               functools.partial(transports.check_service, "nccl"), 70, 20),
     plan.Part("serve", "`baton serve` with no size given: two workers on one device", quickstart.check, 60, 15),
     plan.Part("kills", "kill -9 of prefill and of decode during a transfer", transports.kills, 90, 25),
-    plan.Part("steps", "ceilings, decode, prefill, products, attention; torch in turns", steps.steps, 150, 40,
-              steps.rows),
-    plan.Part("weights", "steps and products by weights of 4 and 8 bits", small_weights.measure, 60, 20,
-              small_weights.rows),
     plan.Part("model", "random weights of the measured shape", throughput.make_model, 60, 15),
     plan.Part("handoff", "handoff of a long prompt: rate, and what hides behind compute", throughput.handoff, 90, 30,
               throughput.handoff_rows, after=("model",)),
@@ -146,6 +167,7 @@ def make_context(options, work, model):
     if options.device == "cuda":
         gpu = machine.find_gpu()
         libraries = machine.find_libraries()
+        gpu["device_files_held"] = len(machine.hold_devices())
         if gpu["count"] > 1:  # one GPU, and the same one for everybody
             os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     built = build.find_build(options.device, options.build, work / "build")

@@ -8,11 +8,16 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 # What our binaries look up at run time, by the dynamic linker's name.
 CUBLASLT, NCCL, CUDART = "libcublasLt.so.13", "libnccl.so.2", "libcudart.so.13"
 QUERY = ("name", "driver_version", "compute_cap", "memory.total", "memory.free", "clocks.max.sm",
-         "clocks.max.mem", "power.limit")
+         "clocks.max.mem", "power.limit", "persistence_mode", "compute_mode")
+
+
+class CudaError(Exception):
+    """What the driver refused."""
 
 
 class NoGpu(Exception):
@@ -37,6 +42,59 @@ def find_gpu():
     gpu = dict(zip(QUERY, (cell.strip() for cell in lines[0].split(","))))
     gpu["count"] = len(lines)
     return gpu
+
+
+def hold_devices(nodes=None):
+    """Opens the device files of the GPUs and keeps them open, so that the driver does not leave a GPU, and set it up
+    anew for the next process, each time that the last process on it ends. Makes no context and changes no setting.
+    """
+    held = []
+    for node in sorted(pathlib.Path("/dev").glob("nvidia[0-9]*")) if nodes is None else nodes:
+        try:
+            held.append(os.open(node, os.O_RDWR | os.O_CLOEXEC))
+        except OSError as error:
+            print(f"{node} cannot be held open: {error}", file=sys.stderr)
+    return held
+
+
+def driver(name="libcuda.so.1"):
+    """The CUDA driver's library; CudaError."""
+    try:
+        return ctypes.CDLL(name)
+    except OSError as error:
+        raise CudaError(f"{name} does not load: {error}") from error
+
+
+def make_context(library):
+    """Makes a context on the first GPU in this process with the driver's library; (seconds of cuInit, seconds of
+    the context), CudaError."""
+    def call(name, *arguments):
+        try:
+            result = getattr(library, name)(*arguments)
+        except AttributeError as error:
+            raise CudaError(f"the driver's library has no {name}") from error
+        if result != 0:
+            text = ctypes.c_char_p()
+            library.cuGetErrorString(result, ctypes.byref(text))
+            raise CudaError(f"{name} answers {result}, {(text.value or b'an unknown error').decode()}")
+    begin = time.monotonic()
+    call("cuInit", 0)
+    initialised = time.monotonic()
+    context = ctypes.c_void_p()
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    made = time.monotonic()
+    call("cuDevicePrimaryCtxRelease_v2", 0)
+    return initialised - begin, made - initialised
+
+
+def read_through(paths):
+    """Reads files to their end, so that they stand in memory; (bytes, seconds)."""
+    begin, size = time.monotonic(), 0
+    for path in paths:
+        with open(path, "rb", buffering=0) as file:
+            while block := file.read(1 << 24):
+                size += len(block)
+    return size, time.monotonic() - begin
 
 
 def library_folders():

@@ -21,6 +21,7 @@ import report
 
 
 MOST_OF_ERROR = 4000  # characters
+BLOCKS = "no_further_part"
 
 
 class Skip(Exception):
@@ -57,6 +58,13 @@ class Recorder:
     def why(self, text):
         """The one line of the parts' table."""
         self._found["why"] = text
+        self._save()
+
+    def blocks(self, why):
+        """No further part is begun, because of `why`, unless this is taken back by '' before the part ends."""
+        self._found["details"].pop(BLOCKS, None)
+        if why:
+            self._found["details"][BLOCKS] = why
         self._save()
 
     def detail(self, name, value):
@@ -131,7 +139,7 @@ def kill_group(process):
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()
-    process.join()
+    process.join(10)  # one that hangs within a driver does not even end then
 
 
 def run_part(part, context, folder, log, limit_s):
@@ -162,21 +170,35 @@ def run_part(part, context, folder, log, limit_s):
     return report.PartResult(part.name, status, why, round(seconds, 1), rows, found["details"])
 
 
+def not_run(part, context, why):
+    return report.PartResult(part.name, report.NOT_MEASURED, f"not run: {why}", 0, part.rows(context.sizes))
+
+
+def allotted(parts, at, left_s):
+    """Seconds for part `at`: up to its limit, with what those behind it need to begin left to them, as long as
+    it has what it needs itself."""
+    part = parts[at]
+    behind = sum(later.needs_s for later in parts[at + 1:])
+    return min(part.limit_s, left_s, max(part.needs_s, left_s - behind))
+
+
 def run_all(parts, context, folder, log, budget_s, on_result, clock=time.monotonic):
     """Runs the parts in order within `budget_s`; on_result(results so far) after each."""
     deadline = clock() + budget_s
-    results = []
-    for part in parts:
+    results, blocked = [], ""
+    for at, part in enumerate(parts):
         left = deadline - clock()
-        if left < part.needs_s:
-            result = report.PartResult(
-                part.name, report.NOT_MEASURED,
-                f"not run: time; {max(0, left):.0f} s of {budget_s:.0f} s left, needs {part.needs_s:.0f} s",
-                0, part.rows(context.sizes))
+        if blocked:
+            result = not_run(part, context, blocked)
+        elif left < part.needs_s:
+            result = not_run(part, context,
+                             f"time; {max(0, left):.0f} s of {budget_s:.0f} s left, needs {part.needs_s:.0f} s")
         else:
             with open(log, "a", encoding="utf-8") as output:
                 output.write(f"\n===== {part.name}: {part.what}\n")
-            result = run_part(part, context, folder, log, min(part.limit_s, left))
+            result = run_part(part, context, folder, log, allotted(parts, at, left))
+            if why := result.details.get(BLOCKS):
+                blocked = f"{part.name}: {why}"
         results.append(result)
         on_result(results)
     return results
