@@ -10,6 +10,7 @@ transformers (5 or newer) in PYTHON; nothing else.
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import signal
 import sys
@@ -20,6 +21,16 @@ from transformers.generation import ContinuousBatchingConfig
 
 MAX_BODY_BYTES = 64 << 20
 PAGE_TOKENS = 256
+
+
+def page_option():
+    """The name of a page's size, which releases of transformers call differently."""
+    known = {field.name for field in dataclasses.fields(ContinuousBatchingConfig)}
+    for name in ("page_size", "block_size"):
+        if name in known:
+            return name
+    sys.exit(f"ContinuousBatchingConfig of this transformers has {', '.join(sorted(known))}; expected page_size or "
+             "block_size among them, so use another release from 5 on")
 
 
 class Engine:
@@ -36,9 +47,9 @@ class Engine:
         self.vocab_size = model.config.vocab_size
         generation = GenerationConfig(do_sample=False, eos_token_id=self.default_eos)
         batching = ContinuousBatchingConfig(
-            page_size=PAGE_TOKENS, num_blocks=-(-options.kv_tokens // PAGE_TOKENS),
-            max_batch_tokens=options.max_batch_tokens, max_requests_per_batch=options.max_requests,
-            use_async_batching=False)
+            num_blocks=-(-options.kv_tokens // PAGE_TOKENS), max_batch_tokens=options.max_batch_tokens,
+            max_requests_per_batch=options.max_requests, use_async_batching=False,
+            **{page_option(): PAGE_TOKENS})
         self.manager = model.init_continuous_batching(
             generation_config=generation, continuous_batching_config=batching)
         self.manager.start()
