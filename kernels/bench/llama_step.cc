@@ -46,6 +46,7 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model, const StoredInte
   head_ = RandomWeight(model_.vocab, model_.hidden, /*keep_precision=*/true);
   probe_ = RandomWeight(kProbeDims, model_.hidden, /*keep_precision=*/true);
   random_values_ = {};
+  codes_ = {};
   const std::vector<float> ones(model_.hidden, 1.0f);
   norm_weight_ = Take(backend_.UploadVector({ones.data(), DType::kF32, 1, model_.hidden}));
   const size_t size = SizeOf(dtype_);
@@ -90,22 +91,26 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model, const StoredInte
                             .fetched = int64_t{kSamples} * kProbeDims}));
 }
 
+void LlamaStep::MakeCodes(size_t count, float most, float scale) {
+  codes_.reserve(count);
+  for (size_t i = codes_.size(); i < count; ++i) {
+    const float code = std::nearbyint(FloatFromBf16(random_values_[i]) / scale - 0.5f);
+    codes_.push_back(static_cast<int8_t>(std::clamp(code, -most - 0.5f, most - 0.5f)));
+  }
+}
+
 // The same numbers as integers with one scale.
 std::unique_ptr<PackedWeight> LlamaStep::RandomIntegers(int64_t out, int64_t in) {
   const float most = stored_.bits == 4 ? 7.5f : 127.5f;
   const float scale = FloatFromBf16(Bf16FromFloat(0.025f / most));
-  std::vector<int8_t> codes(static_cast<size_t>(out * in));
-  for (size_t i = 0; i < codes.size(); ++i) {
-    const float code = std::nearbyint(FloatFromBf16(random_values_[i]) / scale - 0.5f);
-    codes[i] = static_cast<int8_t>(std::clamp(code, -most - 0.5f, most - 0.5f));
-  }
+  MakeCodes(static_cast<size_t>(out * in), most, scale);
   const auto groups = static_cast<size_t>(out * (in / stored_.group));
   const std::vector<float> scales(groups, scale);
   QuantizedTensor weight = {.bits = stored_.bits,
                             .rows = out,
                             .cols = in,
                             .group = stored_.group,
-                            .codes = codes.data(),
+                            .codes = codes_.data(),
                             .scales = scales.data(),
                             .scale_dtype = DType::kBF16};
   const std::vector<int8_t> ones(groups, 1);

@@ -114,6 +114,9 @@ class LlamaStep {
   struct Layer {
     std::unique_ptr<PackedWeight> qkv, o, gate_up, down;
   };
+  // Extends codes_ to `count` codes of the random values: a layer's weights are billions, and every
+  // weight starts with the same ones.
+  void MakeCodes(size_t count, float most, float scale);
   std::unique_ptr<PackedWeight> RandomIntegers(int64_t out, int64_t in);
   std::unique_ptr<PackedWeight> RandomWeight(int64_t out, int64_t in, bool keep_precision = false);
   Matrix View(const Buffer& buffer, DType dtype, int64_t rows, int64_t cols) const;
@@ -126,6 +129,7 @@ class LlamaStep {
   AttentionShape shape_;
   std::vector<float> inv_freq_;
   std::vector<uint16_t> random_values_;
+  std::vector<int8_t> codes_;
   uint32_t random_state_ = 0;
   std::vector<Layer> layers_;
   std::unique_ptr<PackedWeight> head_, probe_;

@@ -11,7 +11,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = ("facts", "golden", "grpc", "cuda_ipc", "nccl", "serve", "kills", "steps", "model", "handoff", "serving", "sanitizers")
+PARTS = ("facts", "golden", "steps", "weights", "grpc", "cuda_ipc", "nccl", "serve", "kills", "model", "handoff",
+         "serving", "sanitizers")
 
 
 class DryRun(unittest.TestCase):
