@@ -20,7 +20,7 @@ class CompareError(Exception):
 class Server:
     """A server process with its own process group, which is gone after stop()."""
 
-    def __init__(self, command, log, ready, environment=None):
+    def __init__(self, command, log, ready, environment=None, limit_s=300):
         self.log = log
         self.command = command
         with open(log, "wb") as output:
@@ -28,12 +28,12 @@ class Server:
                 command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**os.environ, **(environment or {})})
         try:
-            self.address = self.await_ready(ready)
+            self.address = self.await_ready(ready, limit_s)
         except BaseException:
             self.stop()
             raise
 
-    def await_ready(self, ready, limit_s=300):
+    def await_ready(self, ready, limit_s):
         """What `ready` answers, asked with the log's text until it says something."""
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
@@ -44,7 +44,7 @@ class Server:
                 raise CompareError(f"{self.command[0]} ended with {self.process.returncode}:\n"
                                    f"{self.text()[-2000:]}")
             time.sleep(0.1)
-        raise CompareError(f"{self.command[0]} was not ready after {limit_s} s; see {self.log}")
+        raise CompareError(f"{self.command[0]} was not ready after {limit_s:.0f} s:\n{self.text()[-2000:]}")
 
     def last_words(self):
         ended = self.process.poll()

@@ -155,7 +155,8 @@ class Container(Process):
     def wait_healthy(self):
         """Until the image's health check says so."""
         check = self._image.settings["Healthcheck"]["Test"][1:]
-        wait_until(lambda: self.run(*check).returncode == 0, f"{self.name} to be healthy\n{self.tail()}")
+        wait_until(lambda: self.run(*check).returncode == 0,
+                   lambda: f"{self.name} to be healthy:\n{self.tail()}")
         return self
 
     def terminate(self, timeout_s=None):

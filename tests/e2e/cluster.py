@@ -29,14 +29,15 @@ class Failure(AssertionError):
 
 
 def wait_until(condition, what, timeout_s=None):
-    """Polls until `condition()` is truthy; returns that value."""
+    """Polls until `condition()` is truthy; returns that value. `what` is a text, or a function that makes it when
+    the wait was in vain, for what a log says then."""
     deadline = time.monotonic() + (timeout_s or PATIENCE_S)
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise Failure(f"waited in vain for: {what}")
+            raise Failure(f"waited in vain for: {what() if callable(what) else what}")
         time.sleep(0.02)
 
 
@@ -71,7 +72,7 @@ class Process:
         return self._ready_file.stat().st_size > 0
 
     def wait_ready(self):
-        wait_until(self.poll_ready, f"the ready line of {self.name}\n{self.tail()}")
+        wait_until(self.poll_ready, lambda: f"the ready line of {self.name}:\n{self.tail()}")
         return self
 
     @property

@@ -13,15 +13,19 @@ import time
 
 import report
 import transports
-from plan import Failure, NotMeasured, Skip
+from plan import Failure, NotMeasured, Skip, first_line
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 
 def run_checked(command, context, environment=None):
-    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False,
-                            timeout=context.left(), env=environment or {**os.environ, **context.environment})
+    try:
+        result = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False,
+                                timeout=context.left(), env=environment or {**os.environ, **context.environment})
+    except subprocess.TimeoutExpired as error:
+        raise Failure(f"{pathlib.Path(command[0]).name} {command[1]} was not done after "
+                      f"{error.timeout:.0f} s") from error
     print(f"--- {' '.join(map(str, command))}\n{result.stdout[-5000:]}{result.stderr[-5000:]}", flush=True)
     if result.returncode != 0:
         raise Failure(f"{pathlib.Path(command[0]).name} {command[1]} ended with {result.returncode}: "
@@ -205,11 +209,10 @@ def start_peer(context, model):
     try:
         # torch has libraries of its own.
         return Server(command, context.work / "transformers.log", Transformers.ready,
-                      {"LD_LIBRARY_PATH": context.own_library_path})
+                      {"LD_LIBRARY_PATH": context.own_library_path}, limit_s=context.left())
     except CompareError as error:
         print(error, flush=True)
-        raise NotMeasured("transformers' server did not start: "
-                          f"{str(error).strip().splitlines()[-1][:200]}") from error
+        raise NotMeasured(f"transformers' server did not start: {first_line(error)}") from error
 
 
 def serving(context, recorder):

@@ -170,7 +170,7 @@ def warm_with(service, way, asked, *options):
     if way in ("nccl", "cuda_ipc"):
         prefill = service.prefill[0]
         cluster.wait_until(lambda: prefill.metrics().sum("baton_kv_pairs") >= 1,
-                           f"a pair of devices over {way}\n{prefill.tail(10)}")
+                           lambda: f"a pair of devices over {way}:\n{prefill.tail(10)}")
 
 
 def pushes(service, way):
