@@ -81,10 +81,10 @@ absl::Status NcclLibrary::ToStatus(nccl::Result result, const char* call, nccl::
 }
 
 absl::Status CheckPeerVersion(int own, int peer) {
-  if (own / 100 == peer / 100) return absl::OkStatus();
+  if (own == peer) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the prefill worker has NCCL " + NcclLibrary::VersionName(peer) + ", the decode worker " +
-      NcclLibrary::VersionName(own) + "; install the same minor version of both");
+      NcclLibrary::VersionName(own) + "; install the same version of both");
 }
 
 }  // namespace baton

@@ -40,7 +40,7 @@ class NcclLibrary final {
   std::string path_;
 };
 
-// Two sides of a pair need the same major and minor: their wire formats are NCCL's own.
+// NCCL connects two sides only where their whole version is the same.
 absl::Status CheckPeerVersion(int own, int peer);
 
 }  // namespace baton
