@@ -38,8 +38,16 @@ TEST(DealGpusTest, TooFewAreSharedInTurn) {
 }
 
 TEST(DealGpusTest, NothingIsDealtWhereNoWorkerCouldHaveSoMany) {
-  EXPECT_THAT(Visible(DealGpus({}, 2, 1)), ElementsAre("", ""));
-  EXPECT_THAT(Visible(DealGpus({"0", "1"}, 1, 4)), ElementsAre(""));
+  const auto shares = DealGpus({"0", "1"}, 1, 4);
+  EXPECT_THAT(Visible(shares), ElementsAre(""));
+  EXPECT_THAT(Sharers(shares), ElementsAre(1));
+}
+
+// A driver may name its devices otherwise: what there is belongs to all workers then.
+TEST(DealGpusTest, GpusThatAreNotKnownAreSharedByAllWorkers) {
+  const auto shares = DealGpus({}, 3, 1);
+  EXPECT_THAT(Visible(shares), ElementsAre("", "", ""));
+  EXPECT_THAT(Sharers(shares), ElementsAre(3, 3, 3));
 }
 
 TEST(VisibleGpusTest, TheVariableDecides) {

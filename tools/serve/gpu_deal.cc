@@ -37,6 +37,10 @@ std::vector<std::string> VisibleGpus(const char* cuda_visible_devices,
 
 std::vector<GpuShare> DealGpus(const std::vector<std::string>& gpus, int workers, int per_worker) {
   std::vector<GpuShare> shares(static_cast<size_t>(workers));
+  if (gpus.empty()) {
+    for (GpuShare& share : shares) share.sharers = workers;
+    return shares;
+  }
   const int hands = static_cast<int>(gpus.size()) / per_worker;
   if (hands == 0) return shares;
   for (int worker = 0; worker < workers; ++worker) {

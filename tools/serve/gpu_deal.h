@@ -18,7 +18,8 @@ std::vector<std::string> VisibleGpus(const char* cuda_visible_devices,
 
 // Deals `per_worker` of the GPUs to each worker: to every one its own as long as there are enough,
 // else to all in turn. Nothing is dealt when there are fewer than one worker needs, which that
-// worker then reports itself.
+// worker then reports itself. Where none is known, as under WSL, whose driver has no files by these
+// names, all workers take what CUDA shows them, and so share it.
 std::vector<GpuShare> DealGpus(const std::vector<std::string>& gpus, int workers, int per_worker);
 
 }  // namespace baton
