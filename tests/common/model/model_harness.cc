@@ -29,10 +29,11 @@ std::string DeviceName(const Device& device) {
   return device.device == "reference" ? "reference" : device.device + "_" + device.isa;
 }
 
-std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
-                                      const std::string& dtype, int32_t max_tokens,
-                                      const std::string& kv_dtype,
-                                      const std::optional<EosProbe>& probe, int64_t swap_bytes) {
+absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(const std::string& dir, const Device& device,
+                                                     const std::string& dtype, int32_t max_tokens,
+                                                     const std::string& kv_dtype,
+                                                     const std::optional<EosProbe>& probe,
+                                                     int64_t swap_bytes) {
   ModelOptions options;
   options.device = *kernels::ParseDevice(device.device);
   options.isa = device.isa;
@@ -43,7 +44,14 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
   options.limits = {.max_tokens = max_tokens, .max_samples = 64};
   options.probe = probe;
   options.swap_bytes = swap_bytes;
-  auto model = LoadModel(dir, options, nullptr);
+  return LoadModel(dir, options, nullptr);
+}
+
+std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
+                                      const std::string& dtype, int32_t max_tokens,
+                                      const std::string& kv_dtype,
+                                      const std::optional<EosProbe>& probe, int64_t swap_bytes) {
+  auto model = TryLoad(dir, device, dtype, max_tokens, kv_dtype, probe, swap_bytes);
   BATON_CHECK(model.ok()) << dir << " on " << DeviceName(device) << ": "
                           << model.status().ToString();
   return std::move(model).value();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/model/load_model.h"
 #include "common/model/random/random_model.h"
 
@@ -25,6 +26,13 @@ std::string DeviceName(const Device& device);
 
 // Loads with 8192 tokens of KV cache, steps of up to `max_tokens` tokens and 64 samples, and two
 // threads. A dtype is a name as in config.json, or "auto".
+absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(
+    const std::string& dir, const Device& device, const std::string& dtype,
+    int32_t max_tokens = 512, const std::string& kv_dtype = "auto",
+    const std::optional<EosProbe>& probe = std::nullopt, int64_t swap_bytes = 0);
+
+// The same, for tests that have nothing to do where it fails: it ends the program, and with it the
+// results of all its tests. So tests of what a machine may lack use TryLoad.
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
                                       const std::string& dtype, int32_t max_tokens = 512,
                                       const std::string& kv_dtype = "auto",

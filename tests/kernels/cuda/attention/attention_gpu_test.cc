@@ -200,7 +200,14 @@ class DeviceRig {
   std::map<int64_t, Buffers> buffers_;
 };
 
-class CudaAttentionTest : public testing::TestWithParam<DType> {};
+class CudaAttentionTest : public testing::TestWithParam<DType> {
+ protected:
+  // A rig cannot do without a device, and would end the program with the results of all its tests.
+  void SetUp() override {
+    static const auto status = MakeBackend({.device = Device::kCuda}).status();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+};
 
 TEST_P(CudaAttentionTest, WholePromptsChunksAndDecodeStepsEqualReference) {
   for (const auto& [q_heads, kv_heads, head_dim] :
