@@ -127,6 +127,15 @@ class Figures(Measured):
         self.assertNotIn("not measured", [row["baton"] for name, row in rows.items() if name.startswith("w8")])
 
 
+    def test_weights_of_one_kind_that_hang_leave_time_to_the_other(self):
+        self.write_program("bench_kernels", BENCH.format(python=sys.executable, names=LINES, fails=[]).replace(
+            "for name in", '"w4" in sys.argv and __import__("time").sleep(600)\nfor name in', 1))
+        context = self.make_context(12)
+        rows, failure, _ = self.measure(small_weights.measure, small_weights.rows(context.sizes), context)
+        self.assertRegex(failure, r"^bench_kernels --weights w4 --group 128 was not done after \d s$")
+        self.assertNotIn("not measured", [row["baton"] for name, row in rows.items() if name.startswith("w8")])
+
+
 class Services(Measured):
     def test_a_failing_way_costs_the_others_nothing(self):
         def kill(_, way, role):

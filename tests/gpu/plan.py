@@ -119,7 +119,7 @@ def _run_in_child(part, context, path, log, rows, limit_s):
     os._exit(0)
 
 
-def end_of_log(log, begin, most=6000):
+def end_of_log(log, begin, most=20000):
     """The end of what this part has written into the log, where the logs of its servers stand."""
     with open(log, "rb") as output:
         size = output.seek(0, os.SEEK_END)

@@ -71,16 +71,17 @@ def first(text):
     return lines[0] if lines else "nothing"
 
 
-def bench_kernels(context, only, *further):
-    """A BenchOutput also where it ended badly, as long as it printed its limits."""
+def bench_kernels(context, only, *further, share=1.0):
+    """A BenchOutput also where it ended badly, as long as it printed its limits. It may take `share` of the time
+    that is left."""
     program = context.build.program("bench_kernels")
     if program is None:
         raise NotMeasured(f"bench_kernels is not in {context.build.origin}: build it")
     command = [str(program), "--device", context.device, "--shape", context.sizes.bench_shape, "--rounds",
                str(context.sizes.bench_rounds), "--only", only, *further]
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=context.left(), check=False,
-                                env={**os.environ, **context.environment})
+        result = subprocess.run(command, capture_output=True, text=True, check=False,
+                                timeout=share * context.left(), env={**os.environ, **context.environment})
         printed, said = result.stdout, result.stderr
         problem = f"ended with {result.returncode}: {first(said or printed)}" if result.returncode else ""
     except subprocess.TimeoutExpired as error:
