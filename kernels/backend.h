@@ -277,7 +277,8 @@ class Backend {
   // qkv [tokens, (q_heads + 2 kv_heads) * head_dim] holds q, then k, then v. Normalises the heads
   // of q and k where `norm` says so, rotates both by the token's position, and writes K and V,
   // rounded as paged_kv.h says, to the token's position in its block, in layer `layer`. q is
-  // left rotated in place.
+  // left in place as PagedAttention of this backend and shape reads it: rotated, and on a GPU times
+  // the power of two of a k_scale below 1.
   virtual void RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
                               const RopeShape& rope, const QkNorm& norm) = 0;
 

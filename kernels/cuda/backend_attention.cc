@@ -1,4 +1,5 @@
 #include "kernels/cuda/attention/flashinfer_attention.h"
+#include "kernels/cuda/attention/key_scale.h"
 #include "kernels/cuda/attention/plain_attention.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/graph/row_buckets.h"
@@ -10,6 +11,11 @@ namespace {
 bool SamePlan(const AttentionShape& a, const AttentionShape& b) {
   return a.q_heads == b.q_heads && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
          a.sliding_window == b.sliding_window && a.scale == b.scale;
+}
+
+// What multiplies the scores of queries that are scaled as RopeAndStoreKv leaves them.
+float ScoreScale(const AttentionShape& shape) {
+  return shape.scale * cuda::SplitKeyScale(shape.k_scale).score;
 }
 
 }  // namespace
@@ -48,7 +54,7 @@ void CudaBackend::RunFlashInfer(const FlashInferShape& flashinfer, const Attenti
                                .kv_heads = shape.kv_heads,
                                .head_dim = shape.head_dim,
                                .sliding_window = shape.sliding_window,
-                               .scale = shape.scale * shape.k_scale,
+                               .scale = ScoreScale(shape),
                                .v_scale = shape.v_scale,
                                .rows = out.rows,
                                .k = Plane(layer, 0),
@@ -92,7 +98,7 @@ void CudaBackend::RunPlain(const AttentionShape& shape, Matrix qkv, int layer, M
             .kv_heads = shape.kv_heads,
             .head_dim = shape.head_dim,
             .sliding_window = shape.sliding_window,
-            .scale = shape.scale * shape.k_scale,
+            .scale = ScoreScale(shape),
             .v_scale = shape.v_scale,
             .kv_dtype = kv_.layout.dtype,
             .block_size = kv_.layout.block_size,

@@ -2,6 +2,7 @@
 #include "common/base/status.h"
 #include "kernels/collective.h"
 #include "kernels/column_share.h"
+#include "kernels/cuda/attention/key_scale.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/graph/row_buckets.h"
 #include "kernels/cuda/rows/rope_store.h"
@@ -102,6 +103,7 @@ void CudaBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& sh
                               .q_norm = cuda::Floats(norm.q),
                               .k_norm = cuda::Floats(norm.k),
                               .norm_eps = norm.eps,
+                              .q_scale = cuda::SplitKeyScale(shape.k_scale).query,
                               .q_heads = shape.q_heads,
                               .kv_heads = shape.kv_heads,
                               .head_dim = shape.head_dim,

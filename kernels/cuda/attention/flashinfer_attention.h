@@ -21,7 +21,7 @@ constexpr bool FlashInferHas(DType dtype, DType kv_dtype, int head_dim) {
 struct FlashInferArgs {
   DType dtype = DType::kBF16;     // of q and out
   DType kv_dtype = DType::kBF16;  // of K and V: the same, or kFp8
-  void* q = nullptr;              // [rows, q_stride], head after head
+  void* q = nullptr;              // [rows, q_stride], head after head; rotated and scaled
   int32_t q_stride = 0;
   void* out = nullptr;  // [rows, q_heads * head_dim]
   int q_heads = 0;

@@ -11,7 +11,7 @@ namespace baton::kernels::cuda {
 // Attention over the KV cache by a kernel of our own that goes row by row: for the head sizes and
 // dtypes that FlashInfer is not built for. Pointers are to device memory.
 struct PlainAttentionArgs {
-  Matrix qkv;                              // [rows, …] q comes first and is already rotated
+  Matrix qkv;                              // [rows, …] q comes first, rotated and scaled
   Matrix out;                              // [rows, q_heads * head_dim]
   const int32_t* positions = nullptr;      // [rows]
   const int32_t* row_sequences = nullptr;  // [rows]; -1 for padding, whose output is zero

@@ -21,7 +21,8 @@ __device__ __forceinline__ Kv StoredElement(float value, float scale) {
 }
 
 // One block of threads per row. A warp takes a head at a time, a lane the pairs (i, i + head_dim /
-// 2) of every 32nd i. q is rotated in place, k on its way to the cache, and v is only stored.
+// 2) of every 32nd i. q is rotated and scaled in place, k rotated on its way to the cache, and v is
+// only stored.
 template <typename T, typename Kv>
 __global__ void RopeStoreKernel(RopeStoreArgs args) {
   __shared__ float cosines[kMaxPairs];
@@ -75,8 +76,8 @@ __global__ void RopeStoreKernel(RopeStoreArgs args) {
       const float rotated_low = low * cosines[i] - high * sines[i];
       const float rotated_high = high * cosines[i] + low * sines[i];
       if (is_q) {
-        from[i] = FromFloat<T>(rotated_low);
-        from[i + half] = FromFloat<T>(rotated_high);
+        from[i] = FromFloat<T>(rotated_low * args.q_scale);
+        from[i + half] = FromFloat<T>(rotated_high * args.q_scale);
       } else {
         to[i] = StoredElement<Kv>(rotated_low, args.k_scale);
         to[i + half] = StoredElement<Kv>(rotated_high, args.k_scale);

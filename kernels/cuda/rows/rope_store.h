@@ -19,6 +19,7 @@ struct RopeStoreArgs {
   const float* q_norm = nullptr;  // [head_dim] or null
   const float* k_norm = nullptr;
   float norm_eps = 0;
+  float q_scale = 1;  // multiplies q once it is rotated: see KeyScale
 
   int q_heads = 0;
   int kv_heads = 0;

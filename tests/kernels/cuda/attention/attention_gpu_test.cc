@@ -64,6 +64,24 @@ class DeviceRig {
     }
   }
 
+  // Lowers every score by about `by`: the last elements of a head, which are hardly rotated, become
+  // equal in all queries, and equal below 0 in all keys.
+  void LowerScores(float by) {
+    constexpr int kElements = 8;
+    constexpr float kKey = 1.875F;
+    const float query =
+        std::round(by * std::sqrt(static_cast<float>(shape_.head_dim)) / (kElements * kKey));
+    for (std::vector<float>& rows : qkv_) {
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const auto in_row = static_cast<int64_t>(i) % width();
+        if (in_row % shape_.head_dim < shape_.head_dim - kElements) continue;
+        const int64_t head = in_row / shape_.head_dim;
+        if (head < shape_.q_heads + shape_.kv_heads)
+          rows[i] = head < shape_.q_heads ? query : -kKey;
+      }
+    }
+  }
+
   // Runs one step over `pieces` and compares it row by row. With a `program` other than 0 it runs
   // by RunStep.
   void Step(const std::vector<Piece>& pieces, uint64_t program = 0) {
@@ -265,6 +283,23 @@ TEST_P(CudaAttentionTest, CodesOfACacheEqualReference) {
       rig.Step({{0, 300, 90}, {1, 20, 1}, {2, 0, 260}});
       rig.Step({{0, 390, 1}, {1, 21, 1}, {2, 260, 1}});
       rig.Step({{2, 261, 400}});
+    }
+  }
+}
+
+// Codes of keys are 200 times as large as keys here, so the products of queries and codes are below
+// what FlashInfer takes for a masked score, -5e4. A row without one above would be zeros.
+TEST_P(CudaAttentionTest, LowScoresOfSmallKeyScalesAreNotTakenForMasked) {
+  for (const int head_dim : {128, 64}) {
+    SCOPED_TRACE(head_dim);
+    AttentionShape shape = ShapeOf(8, 2, head_dim);
+    shape.k_scale = 0.005F;
+    DeviceRig rig(GetParam(), shape, {300, 33, 200}, true, /*codes=*/true);
+    rig.LowerScores(30);
+    rig.Step({{0, 0, 260}, {1, 0, 20}});
+    rig.Step({{0, 260, 1}, {1, 20, 1}, {2, 0, 150}});
+    for (int step = 0; step < 3; ++step) {
+      rig.Step({{0, 261 + step, 1}, {1, 21 + step, 1}, {2, 150 + step, 1}}, 7);
     }
   }
 }
