@@ -126,9 +126,10 @@ struct MatMulUse {
   bool bias = false;
   bool accumulate = false;
   int max_rows = 0;
-  // Whether its columns are this rank's share, which GatherColumns joins with the others'. Their
-  // number then differs between ranks.
-  bool shared_columns = false;
+  // Whether it is this rank's part of what AllReduce sums or GatherColumns joins. Shape and
+  // epilogue of parts differ between ranks; all ranks of a group have the other uses alike, in one
+  // order.
+  bool part = false;
 };
 
 // What steps will be made of and how large they get, for Backend::Prepare.

@@ -78,22 +78,24 @@ std::vector<kernels::MatMulUse> Transformer::Products() const {
   std::vector<kernels::MatMulUse> uses;
   const int rows = limits_.max_tokens;
   for (const LayerWeights& w : weights_.layers) {
-    const auto use = [&](const auto& weight, const auto& bias, DType out, bool accumulate) {
-      uses.push_back({.weight = weight.get(),
-                      .out = out,
-                      .bias = bias != nullptr,
-                      .accumulate = accumulate,
-                      .max_rows = rows});
+    const auto add = [&](const auto& weight, const auto& bias, kernels::MatMulUse use) {
+      use.weight = weight.get();
+      use.bias = bias != nullptr;
+      use.max_rows = rows;
+      uses.push_back(use);
     };
-    use(w.qkv, w.qkv_bias, dtype_, false);
-    use(w.o, w.o_bias, DType::kF32, shape_.rank == 0);
-    use(w.gate_up, w.gate_up_bias, dtype_, false);
-    use(w.down, w.down_bias, DType::kF32, shape_.rank == 0);
+    const kernels::MatMulUse fused = {.out = dtype_};
+    const kernels::MatMulUse summed = {
+        .out = DType::kF32, .accumulate = shape_.rank == 0, .part = shape_.ranks > 1};
+    add(w.qkv, w.qkv_bias, fused);
+    add(w.o, w.o_bias, summed);
+    add(w.gate_up, w.gate_up_bias, fused);
+    add(w.down, w.down_bias, summed);
   }
   uses.push_back({.weight = weights_.output.get(),
                   .out = DType::kF32,
                   .max_rows = limits_.max_samples,
-                  .shared_columns = parts_ != nullptr});
+                  .part = parts_ != nullptr});
   if (weights_.probe.has_value()) {
     uses.push_back({.weight = weights_.probe->directions.get(),
                     .out = DType::kF32,

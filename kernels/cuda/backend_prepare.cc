@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <map>
-#include <tuple>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -20,44 +17,15 @@ namespace {
 constexpr int kTimedByte = 0x3c;
 constexpr int kMaxRows = 65535;  // the second dimension of a grid
 
-// What uses are grouped by. Shapes that differ between ranks stay apart, so that all ranks have as
-// many groups in one order.
-using ProductKey = std::tuple<bool, bool, cuda::MatMulKey>;  // shared columns, integers, shape
-
-// The products of one shape and the weights that take part in them.
-struct Product {
-  std::vector<const cuda::DeviceWeight*> weights;  // none of integers
-  int64_t max_rows = 0;
-};
-
 // The most rows of which a product of this shape is asked for.
-int64_t MostRows(const cuda::MatMulKey& shape, const Product& product) {
+int64_t MostRows(const cuda::MatMulKey& shape, const cuda::Product& product) {
   return shape.fp8 ? cuda::Fp8Ladder::MostRows(product.max_rows)
                    : cuda::RowBucket(product.max_rows);
 }
 
-// Groups products by their shape, which layers have in common.
-std::map<ProductKey, Product> GroupByShape(std::span<const MatMulUse> uses, DType dtype) {
-  std::map<ProductKey, Product> products;
-  for (const MatMulUse& use : uses) {
-    const bool integers = use.weight->quantized();
-    const cuda::DeviceWeight* weight = integers ? nullptr : &cuda::OnDevice(*use.weight);
-    cuda::MatMulKey key = {.out = use.weight->out(),
-                           .in = use.weight->in(),
-                           .out_dtype = use.out,
-                           .bias = use.bias,
-                           .accumulate = use.accumulate};
-    if (!integers && weight->fp8()) key = cuda::Fp8Products::KeyOf(*weight, 0, dtype);
-    Product& product = products[{use.shared_columns, integers, key}];
-    if (!integers) product.weights.push_back(weight);
-    product.max_rows = std::max<int64_t>(product.max_rows, use.max_rows);
-  }
-  return products;
-}
-
 // What a shape is timed with: its weights in turn; for integers the workspace alone that they are
 // widened into, because a weight that was just widened lies partly in the cache, as there.
-std::vector<cuda::MatMulOperands> OperandsOf(const Product& product, const void* workspace,
+std::vector<cuda::MatMulOperands> OperandsOf(const cuda::Product& product, const void* workspace,
                                              const cuda::MatMulOperands& common) {
   std::vector<cuda::MatMulOperands> operands;
   const auto add = [&](const void* weight, const float* scales) {
@@ -85,11 +53,11 @@ absl::Status CudaBackend::PrepareIntegers(const StepUses& uses) {
 
 // Each shape is timed once per rung, with the weights of all layers in turn.
 absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
-  const auto products = GroupByShape(uses.products, info_.compute_dtype);
+  const auto products = cuda::GroupProducts(uses.products, info_.compute_dtype);
   size_t in_bytes = 0;
   size_t out_bytes = 0;
   for (const auto& [group, product] : products) {
-    const auto& key = std::get<cuda::MatMulKey>(group);
+    const cuda::MatMulKey& key = group.shape;
     const int64_t rows = MostRows(key, product);
     // Codes of fp8 and their scales fit as well: codes are shorter by more than scales take.
     const auto in = static_cast<size_t>(rows * key.in) * SizeOf(info_.compute_dtype);
@@ -101,21 +69,24 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
   BATON_RETURN_IF_ERROR(cuda::Fill(in->data(), kTimedByte, in_bytes, stream_.handle()));
   BATON_RETURN_IF_ERROR(Zero(*out));
   for (const auto& [group, product] : products) {
-    const auto& [shared_columns, integers, shape] = group;
     const auto operands = OperandsOf(
         product, integer_products_.workspace(),
         {.in = in->data(), .out = out->data(), .in_scales = static_cast<const float*>(in->data())});
     for (const int64_t rows : cuda::RowBuckets(product.max_rows)) {
-      if (integers && !cuda::QuantizedProducts::Widens(rows)) continue;
-      BATON_RETURN_IF_ERROR(PrepareRung(shape, rows, MostRows(shape, product), operands));
+      if (group.integers && !cuda::QuantizedProducts::Widens(rows)) continue;
+      BATON_RETURN_IF_ERROR(PrepareRung(group, rows, MostRows(group.shape, product), operands));
     }
   }
   return stream_.Synchronize();
 }
 
-absl::Status CudaBackend::PrepareRung(const cuda::MatMulKey& shape, int64_t rows, int64_t most,
+absl::Status CudaBackend::PrepareRung(const cuda::ProductKey& group, int64_t rows, int64_t most,
                                       std::span<const cuda::MatMulOperands> operands) {
-  const auto prepare = [&](const cuda::MatMulKey& key) { return matmul_->Prepare(key, operands); };
+  const cuda::MatMulKey& shape = group.shape;
+  Collective* const chooses = group.part ? nullptr : collective_;
+  const auto prepare = [&](const cuda::MatMulKey& key) {
+    return matmul_->Prepare(key, operands, chooses);
+  };
   if (shape.fp8) {
     BATON_ASSIGN_OR_RETURN(const int64_t rung,
                            fp8_products_->ladder().Serve(shape, rows, most, prepare));

@@ -81,7 +81,7 @@ CudaBackend::CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream
 
 absl::Status CudaBackend::CreateParts() {
   const cuda::StreamHandle handle = stream_.handle();
-  BATON_ASSIGN_OR_RETURN(matmul_, cuda::MatMul::Create(info_.compute_dtype, handle, collective_));
+  BATON_ASSIGN_OR_RETURN(matmul_, cuda::MatMul::Create(info_.compute_dtype, handle));
   BATON_ASSIGN_OR_RETURN(inputs_, cuda::StepInputs::Create(kStepInputBytes));
   for (size_t i = 0; i < kMaxRunning; ++i) {
     BATON_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create());

@@ -15,6 +15,7 @@
 #include "kernels/cuda/gemm/device_weights.h"
 #include "kernels/cuda/gemm/fp8_products.h"
 #include "kernels/cuda/gemm/matmul.h"
+#include "kernels/cuda/gemm/product_groups.h"
 #include "kernels/cuda/gemm/quantized_products.h"
 #include "kernels/cuda/graph/graph.h"
 #include "kernels/cuda/graph/step_inputs.h"
@@ -119,7 +120,7 @@ class CudaBackend final : public Backend {
   // Makes room for the weights of integers that steps of many rows multiply by.
   absl::Status PrepareIntegers(const StepUses& uses);
   // Prepares a product of a rung and, for fp8, the room that it needs.
-  absl::Status PrepareRung(const cuda::MatMulKey& shape, int64_t rows, int64_t most,
+  absl::Status PrepareRung(const cuda::ProductKey& group, int64_t rows, int64_t most,
                            std::span<const cuda::MatMulOperands> operands);
   absl::Status PrepareAttention(const StepUses& uses);
   absl::Status SetRope(std::span<const float> inv_freq);

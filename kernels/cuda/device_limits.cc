@@ -95,7 +95,7 @@ absl::StatusOr<double> MatMulRate(DType dtype, bool fp8, StreamHandle stream) {
                                    .out = out->data(),
                                    .weight_scales = fp8 ? ScalesOf(*weight) : nullptr,
                                    .in_scales = fp8 ? ScalesOf(*in) : nullptr};
-  BATON_RETURN_IF_ERROR(matmul->Prepare(key, {&operands, 1}));
+  BATON_RETURN_IF_ERROR(matmul->Prepare(key, {&operands, 1}, nullptr));
   BATON_ASSIGN_OR_RETURN(const double seconds,
                          Time([&] { return matmul->Run(key, kSide, operands); }, stream));
   return 2.0 * static_cast<double>(kSide) * kSide * kSide / seconds;

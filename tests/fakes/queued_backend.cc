@@ -54,7 +54,10 @@ absl::Status QueuedBackend::CopyBlocks(const kernels::PagedKv& from, const kerne
   Compute();
   return inner_->CopyBlocks(from, to, copies);
 }
-absl::Status QueuedBackend::Prepare(const kernels::StepUses& uses) { return inner_->Prepare(uses); }
+absl::Status QueuedBackend::Prepare(const kernels::StepUses& uses) {
+  products_.assign(uses.products.begin(), uses.products.end());
+  return inner_->Prepare(uses);
+}
 
 absl::StatusOr<kernels::StepRows> QueuedBackend::BeginStep(const kernels::StepLayout& layout,
                                                            const kernels::PagedKv& kv) {

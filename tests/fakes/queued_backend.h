@@ -22,6 +22,8 @@ class QueuedBackend final : public kernels::Backend {
   // ended with such an id.
   int64_t fed() const { return fed_; }
   int64_t pending() const { return pending_; }
+  // The products that it was to prepare.
+  const std::vector<kernels::MatMulUse>& products() const { return products_; }
 
   const kernels::BackendInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Allocate(size_t bytes) override;
@@ -79,6 +81,7 @@ class QueuedBackend final : public kernels::Backend {
 
   kernels::Backend* const inner_;
   kernels::BackendInfo info_;
+  std::vector<kernels::MatMulUse> products_;
   std::map<int32_t, int32_t> last_;  // of each slot
   std::vector<int32_t> tokens_;      // of the step that began last
   std::deque<Step> steps_;           // oldest first

@@ -52,17 +52,17 @@ struct MatMul::Plan {
   cublasLtMatrixLayout_t in = nullptr;
   cublasLtMatrixLayout_t out = nullptr;
   int64_t rows = 0;                                        // that the layouts have now
-  std::vector<cublasLtMatmulHeuristicResult_t> proposals;  // best first once timed
+  std::vector<cublasLtMatmulHeuristicResult_t> proposals;  // in the library's order
+  size_t chosen = 0;                                       // of the proposals
+  const cublasLtMatmulAlgo_t* algorithm() const { return &proposals[chosen].algo; }
 };
 
-MatMul::MatMul(DType dtype, StreamHandle stream, Collective* collective)
-    : dtype_(dtype), stream_(stream), collective_(collective) {}
+MatMul::MatMul(DType dtype, StreamHandle stream) : dtype_(dtype), stream_(stream) {}
 
 MatMul::~MatMul() = default;
 
-absl::StatusOr<std::unique_ptr<MatMul>> MatMul::Create(DType dtype, StreamHandle stream,
-                                                       Collective* collective) {
-  auto matmul = std::unique_ptr<MatMul>(new MatMul(dtype, stream, collective));
+absl::StatusOr<std::unique_ptr<MatMul>> MatMul::Create(DType dtype, StreamHandle stream) {
+  auto matmul = std::unique_ptr<MatMul>(new MatMul(dtype, stream));
   BATON_ASSIGN_OR_RETURN(matmul->lt_, CublasLt::Load());
   BATON_ASSIGN_OR_RETURN(matmul->workspace_, DeviceMemory::Allocate(kProductWorkspaceBytes));
   const size_t version = matmul->lt_->get_version();
@@ -227,34 +227,34 @@ absl::Status MatMul::TimeProposals(Plan& plan, const MatMulKey& key,
   return absl::OkStatus();
 }
 
-absl::Status MatMul::Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands) {
+absl::Status MatMul::Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands,
+                             Collective* collective) {
   const absl::StatusOr<Plan*> found = Find(key);
   if (!found.ok() && !absl::IsUnimplemented(found.status())) return found.status();
   // A rank without a proposal sends times as well, so that the others learn of it.
   std::vector<float> times(kProposals, kNeverMs);
   if (found.ok()) BATON_RETURN_IF_ERROR(TimeProposals(**found, key, operands, times));
-  if (collective_ != nullptr) BATON_RETURN_IF_ERROR(collective_->AllReduceSumOnHost(times));
+  if (collective != nullptr) BATON_RETURN_IF_ERROR(collective->AllReduceSumOnHost(times));
   const auto fastest = std::min_element(times.begin(), times.end());
   if (*fastest >= kNeverMs) {
     plans_.erase(key);
     return found.ok() ? NoAlgorithm(key, "no proposal ran on all ranks") : found.status();
   }
-  auto& proposals = (*found)->proposals;
-  std::swap(proposals[0], proposals[static_cast<size_t>(fastest - times.begin())]);
+  (*found)->chosen = static_cast<size_t>(fastest - times.begin());
   return absl::OkStatus();
 }
 
 absl::Status MatMul::Run(const MatMulKey& key, int64_t rows, const MatMulOperands& operands) {
   BATON_ASSIGN_OR_RETURN(Plan* const plan, Find(key));
   BATON_RETURN_IF_ERROR(SetRows(*plan, rows));
-  const absl::Status status = Launch(*plan, &plan->proposals[0].algo, key, operands);
+  const absl::Status status = Launch(*plan, plan->algorithm(), key, operands);
   if (status.ok() || rows == key.rows) return status;
   // The algorithm of the rung cannot do exactly these rows, so the library proposes another one.
   LastLaunchStatus("a product").IgnoreError();
   MatMulKey exact = key;
   exact.rows = rows;
   BATON_ASSIGN_OR_RETURN(Plan* const other, Find(exact));
-  return Launch(*other, &other->proposals[0].algo, exact, operands);
+  return Launch(*other, other->algorithm(), exact, operands);
 }
 
 }  // namespace baton::kernels::cuda

@@ -50,23 +50,25 @@ struct MatMulOperands {
 // Matrix products by cuBLASLt with sums in fp32. Each key is served by one algorithm: the fastest
 // of those that the library proposes, as Prepare timed them, or the first proposal for a key that
 // was not prepared. Sums that are split over blocks of threads are merged in a fixed order, so a
-// product's bits do not change from run to run, nor from rank to rank, because tensor-parallel
-// ranks take the same algorithms.
+// product's bits do not change while its algorithm serves it, nor between tensor-parallel ranks
+// that chose it together.
 class MatMul final {
  public:
-  // Operands are of `dtype`, outputs of that or fp32. The ranks of `collective`, which may be null
-  // and outlives this, choose algorithms together. FAILED_PRECONDITION where the library is not
+  // Operands are of `dtype`, outputs of that or fp32. FAILED_PRECONDITION where the library is not
   // found.
-  static absl::StatusOr<std::unique_ptr<MatMul>> Create(DType dtype, StreamHandle stream,
-                                                        Collective* collective = nullptr);
+  static absl::StatusOr<std::unique_ptr<MatMul>> Create(DType dtype, StreamHandle stream);
   ~MatMul();
 
   // Times the proposals for `key` with the `operands` in turn, so that no cache holds a weight when
   // its turn comes; a weight of integers, which was widened just before and lies partly in a cache,
-  // is the only one. Their `in` and `out` are scratch of the key's size. All ranks prepare the same
-  // keys in the same order. UNIMPLEMENTED, on all ranks, when no algorithm serves a key of fp8 on
-  // one of them; for any other key that is a device fault.
-  absl::Status Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands);
+  // is the only one. Their `in` and `out` are scratch of the key's size. UNIMPLEMENTED when no
+  // algorithm serves a key of fp8; for any other key that is a device fault.
+  //
+  // The ranks of a `collective` choose together, by the sum of their times, and get the same
+  // answer. The library proposes the same to all for one key, and need not for two, so all of them
+  // prepare the same keys in the same order. With null this rank chooses for itself.
+  absl::Status Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands,
+                       Collective* collective);
   // Whether the library proposes an algorithm for `key`; the errors are Prepare's.
   absl::Status Ask(const MatMulKey& key) { return Find(key).status(); }
   // Queues the product of exactly `rows` rows, which may be fewer than the key's.
@@ -76,7 +78,7 @@ class MatMul final {
 
  private:
   struct Plan;
-  MatMul(DType dtype, StreamHandle stream, Collective* collective);
+  MatMul(DType dtype, StreamHandle stream);
   absl::StatusOr<std::unique_ptr<Plan>> Describe(const MatMulKey& key);
   absl::Status DescribeOperation(const MatMulKey& key, Plan& plan);
   absl::Status Propose(const MatMulKey& key, Plan& plan);
@@ -94,7 +96,6 @@ class MatMul final {
 
   const DType dtype_;
   const StreamHandle stream_;
-  Collective* const collective_;  // may be null
   std::unique_ptr<CublasLt> lt_;
   std::unique_ptr<DeviceMemory> workspace_;
   std::map<MatMulKey, std::unique_ptr<Plan>> plans_;
