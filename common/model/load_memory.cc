@@ -65,7 +65,8 @@ double WiderScaleBytes(const ModelConfig& config, const LocalShape& shape) {
 }
 
 double BackendBytes(const ModelConfig& config, const StepLimits& limits) {
-  return static_cast<double>(kernels::GpuBackendBytes(config.vocab, limits.max_samples));
+  return static_cast<double>(
+      kernels::GpuBackendBytes(config.vocab, limits.max_samples, config.max_positions));
 }
 
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,

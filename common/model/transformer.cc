@@ -48,6 +48,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                         .rope = transformer->Rope(),
                         .max_tokens = tight.max_tokens,
                         .max_samples = tight.max_samples,
+                        .max_context = config.max_positions,
                         .vocab = config.vocab,
                         .fetched = int64_t{tight.max_samples} * transformer->probe_dims()}));
   return transformer;

@@ -171,8 +171,8 @@ void CudaBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
   if (rows.empty()) return;
   if (steps_.empty()) steps_.emplace_back();
   const auto run = [&]() -> absl::Status {
-    BATON_RETURN_IF_ERROR(
-        PrepareSampling(static_cast<int32_t>(logits.cols), static_cast<int32_t>(logits.rows)));
+    BATON_RETURN_IF_ERROR(PrepareSampling(static_cast<int32_t>(logits.cols),
+                                          static_cast<int32_t>(logits.rows), /*context=*/0));
     BATON_RETURN_IF_ERROR(sampler_->Stage(rows));
     BATON_RETURN_IF_ERROR(sampler_->Launch(logits));
     return sampler_->Finish(logits);

@@ -133,17 +133,24 @@ absl::Status CudaBackend::SetRope(std::span<const float> inv_freq) {
   return Upload(inv_freq_.data(), bytes, inv_freq_device_->data());
 }
 
-absl::Status CudaBackend::PrepareSampling(int32_t vocab, int32_t rows) {
-  if (vocab == sampler_vocab_ && rows <= sampler_rows_) return absl::OkStatus();
+absl::Status CudaBackend::PrepareSampling(int32_t vocab, int32_t rows, int32_t context) {
+  const cuda::SamplerLimits had = sampler_limits_;
+  const cuda::SamplerLimits needed = {
+      .vocab = vocab,
+      .rows = std::max(rows, had.rows),
+      .list_capacity = std::max(SamplerListNumbers(vocab, context), had.list_capacity)};
+  if (needed.vocab == had.vocab && needed.rows == had.rows &&
+      needed.list_capacity == had.list_capacity) {
+    return absl::OkStatus();
+  }
   BATON_CHECK(sampler_ == nullptr || steps_.size() <= 1)
-      << "a sampler of " << sampler_rows_ << " rows is outgrown while two steps run";
+      << "a sampler of " << had.rows << " rows is outgrown while two steps run";
   // Captured steps read what the slots of the old sampler drew.
   graphs_.Clear();
   sampler_.reset();
-  BATON_ASSIGN_OR_RETURN(
-      sampler_, cuda::CudaSampler::Create({.vocab = vocab, .rows = rows}, stream_.handle()));
-  sampler_vocab_ = vocab;
-  sampler_rows_ = rows;
+  sampler_limits_ = {};
+  BATON_ASSIGN_OR_RETURN(sampler_, cuda::CudaSampler::Create(needed, stream_.handle()));
+  sampler_limits_ = needed;
   return absl::OkStatus();
 }
 
@@ -161,7 +168,9 @@ absl::Status CudaBackend::Prepare(const StepUses& uses) {
   if (!uses.products.empty()) BATON_RETURN_IF_ERROR(PrepareProducts(uses));
   BATON_RETURN_IF_ERROR(PrepareAttention(uses));
   if (uses.rope.has_value()) BATON_RETURN_IF_ERROR(SetRope(uses.rope->inv_freq));
-  if (uses.vocab > 0) BATON_RETURN_IF_ERROR(PrepareSampling(uses.vocab, uses.max_samples));
+  if (uses.vocab > 0) {
+    BATON_RETURN_IF_ERROR(PrepareSampling(uses.vocab, uses.max_samples, uses.max_context));
+  }
   for (HostCopy& copy : copies_) {
     if (uses.fetched == 0) break;
     BATON_RETURN_IF_ERROR(copy.Reserve(static_cast<size_t>(uses.fetched) * sizeof(float)));

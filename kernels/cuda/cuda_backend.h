@@ -124,7 +124,9 @@ class CudaBackend final : public Backend {
                            std::span<const cuda::MatMulOperands> operands);
   absl::Status PrepareAttention(const StepUses& uses);
   absl::Status SetRope(std::span<const float> inv_freq);
-  absl::Status PrepareSampling(int32_t vocab, int32_t rows);
+  // Makes a sampler for so many rows, none of whose sequences is longer than `context`, unless
+  // there is one.
+  absl::Status PrepareSampling(int32_t vocab, int32_t rows, int32_t context);
   cuda::LastTokens LastDrawn() const;
   absl::Status MatMulFp8(const cuda::DeviceWeight& weight, Matrix in, Matrix out,
                          const MatMulEpilogue& epilogue);
@@ -171,8 +173,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<cuda::DeviceMemory> inv_freq_device_;
 
   std::unique_ptr<cuda::CudaSampler> sampler_;
-  int32_t sampler_rows_ = 0;
-  int32_t sampler_vocab_ = 0;
+  cuda::SamplerLimits sampler_limits_;  // of none at first
 
   OperationCheck check_;
   // What the step that began last works on.

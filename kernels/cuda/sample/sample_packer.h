@@ -16,10 +16,11 @@ namespace baton::kernels::cuda {
 // How much a sampler has room for.
 struct SamplerLimits {
   int32_t vocab = 0;
-  int32_t rows = 0;                 // of one step
-  int32_t slots = 1 << 16;          // SampleRow::slot is below this
-  int32_t max_top_logprobs = 20;    // of one row
-  int32_t list_capacity = 1 << 20;  // ints for the ids, biases and histories of one launch
+  int32_t rows = 0;               // of one step
+  int32_t slots = 1 << 16;        // SampleRow::slot is below this
+  int32_t max_top_logprobs = 20;  // of one row
+  // Numbers for the ids, biases and histories of one launch: see SamplerListNumbers.
+  int32_t list_capacity = 1 << 20;
   // Entries of penalty counts, each of `vocab` 32-bit numbers. A sequence with penalties keeps one
   // as long as there are enough; the history of a sequence that lost its entry is counted anew. At
   // least `rows`; 0 means as many.
