@@ -139,6 +139,8 @@ struct StepUses {
   std::optional<RopeShape> rope;
   int max_tokens = 0;   // of one step
   int max_samples = 0;  // rows of one step that draw a token
+  // Of one step, and so the rows of the largest decode step; 0: as many as draw a token.
+  int max_sequences = 0;
   int max_context = 0;  // tokens of the longest sequence
   int vocab = 0;        // columns of the logits
   int64_t fetched = 0;  // numbers that Fetch brings to the host after a step

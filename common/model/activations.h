@@ -10,8 +10,10 @@ namespace baton {
 
 // The largest step that a transformer will be asked for.
 struct StepLimits {
-  int32_t max_tokens = 0;   // of all sequences together
-  int32_t max_samples = 0;  // sequences that draw a token
+  int32_t max_tokens = 0;  // of all sequences together
+  // Rows that draw a token. A sequence has several where proposals and forced tokens are fed.
+  int32_t max_samples = 0;
+  int32_t max_sequences = 0;  // 0: as many as rows that draw
 };
 
 // The sizes in bytes of the fixed buffers that a transformer computes in. Two of them hold

@@ -35,8 +35,9 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                                                    " samples; expected at least one of each"));
   }
   // A row that draws has at least one token, so more samples than tokens never come.
-  const StepLimits tight = {.max_tokens = limits.max_tokens,
-                            .max_samples = std::min(limits.max_samples, limits.max_tokens)};
+  StepLimits tight = limits;
+  tight.max_samples = std::min(limits.max_samples, limits.max_tokens);
+  if (limits.max_sequences == 0) tight.max_sequences = tight.max_samples;
   auto transformer = std::unique_ptr<Transformer>(
       new Transformer(config, shape, std::move(weights), backend, tight));
   BATON_RETURN_IF_ERROR(transformer->AllocateBuffers());
@@ -48,6 +49,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                         .rope = transformer->Rope(),
                         .max_tokens = tight.max_tokens,
                         .max_samples = tight.max_samples,
+                        .max_sequences = tight.max_sequences,
                         .max_context = config.max_positions,
                         .vocab = config.vocab,
                         .fetched = int64_t{tight.max_samples} * transformer->probe_dims()}));

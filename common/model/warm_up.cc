@@ -76,8 +76,9 @@ std::vector<int32_t> WarmUpContexts(int32_t longest) {
 absl::Status RunDecodeSteps(Transformer& transformer, const kernels::PagedKv& kv,
                             int32_t max_context) {
   const int64_t pool_tokens = int64_t{kv.num_blocks} * kv.layout.block_size;
-  const auto most = static_cast<size_t>(
-      std::min(transformer.limits().max_samples, transformer.backend().info().max_captured_rows));
+  const StepLimits& limits = transformer.limits();
+  const auto most = static_cast<size_t>(std::min(
+      {limits.max_samples, limits.max_sequences, transformer.backend().info().max_captured_rows}));
   for (size_t count = 1; count <= most;) {
     const auto each = pool_tokens / static_cast<int64_t>(count);
     const auto longest =

@@ -73,7 +73,8 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> p
   options.probe = std::move(probe);
   options.limits = {
       .max_tokens = flags.max_num_batched_tokens,
-      .max_samples = MaxDraws(flags.max_num_seqs, ProposalsOf(worker), flags.jump_forward)};
+      .max_samples = MaxDraws(flags.max_num_seqs, ProposalsOf(worker), flags.jump_forward),
+      .max_sequences = flags.max_num_seqs};
   return options;
 }
 

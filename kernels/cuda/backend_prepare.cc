@@ -175,7 +175,9 @@ absl::Status CudaBackend::Prepare(const StepUses& uses) {
     if (uses.fetched == 0) break;
     BATON_RETURN_IF_ERROR(copy.Reserve(static_cast<size_t>(uses.fetched) * sizeof(float)));
   }
-  max_capture_rows_ = std::min({uses.max_tokens, uses.max_samples, info_.max_captured_rows});
+  const int sequences = uses.max_sequences > 0 ? uses.max_sequences : uses.max_samples;
+  max_capture_rows_ =
+      std::min({uses.max_tokens, uses.max_samples, sequences, info_.max_captured_rows});
   return absl::OkStatus();
 }
 

@@ -66,14 +66,15 @@ TEST(WarmUpContextsTest, EveryGraphThatAStepCanAskForIsCaptured) {
 // Decode steps of a random model on a backend that captures those of up to four rows.
 class RunDecodeStepsTest : public testing::Test {
  protected:
-  // How many operations run before a worker serves, when steps have up to `max_samples` rows.
-  uint64_t Operations(int32_t max_samples, int32_t max_context) {
+  // How many operations run before a worker serves, when steps have up to `max_samples` rows, and
+  // of so many sequences if that is not 0.
+  uint64_t Operations(int32_t max_samples, int32_t max_context, int32_t max_sequences = 0) {
     test::QueuedBackend backend(host_.get(), 4);
     auto weights = LoadWeights(config_, shape_, *files_, backend, nullptr);
     EXPECT_TRUE(weights.ok()) << weights.status();
-    const auto transformer =
-        Transformer::Create(config_, shape_, *std::move(weights), &backend,
-                            {.max_tokens = max_samples, .max_samples = max_samples});
+    const auto transformer = Transformer::Create(
+        config_, shape_, *std::move(weights), &backend,
+        {.max_tokens = max_samples, .max_samples = max_samples, .max_sequences = max_sequences});
     EXPECT_TRUE(transformer.ok()) << transformer.status();
     const auto arena =
         KvArena::Create(backend, KvLayoutOf(config_, shape_, kernels::DType::kF32, 16), 64);
@@ -100,6 +101,12 @@ TEST_F(RunDecodeStepsTest, RunsEachOfThemTwice) {
 
 TEST_F(RunDecodeStepsTest, RunsNoneThatIsNeverCaptured) {
   EXPECT_EQ(Operations(9, 1), Operations(4, 1));
+}
+
+// The other rows are draws behind proposals and forced tokens, in steps that are no decode steps.
+TEST_F(RunDecodeStepsTest, RunsNoneOfMoreRowsThanSequences) {
+  EXPECT_EQ(Operations(4, 1, 2) * 2, Operations(4, 1));
+  EXPECT_EQ(Operations(3, 1, 9), Operations(3, 1));
 }
 
 TEST(LongestContextTest, IsThatOfTheFlagUnlessTheModelKnowsFewer) {
