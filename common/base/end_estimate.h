@@ -51,12 +51,20 @@ struct EndEstimate {
   friend bool operator==(const EndEstimate&, const EndEstimate&) = default;
 };
 
-// What came of an estimate, once its sequence was over. What is not known because the request was
-// cut off before is left out.
+// What came of "the model ends the answer within so many tokens".
+enum class EndOutcome : uint8_t {
+  // The request's limit left less than the horizon. Such an estimate is not judged however its
+  // answer ended: of those that the limit cut off nobody can tell, so the rest are mostly ends.
+  kNotJudged,
+  kEnded,
+  kWentOn,
+  kUnknown,  // neither the model nor the limit ended the answer, before the horizon was over
+};
+
+// What came of an estimate, once its sequence was over.
 struct EndScore {
   EndEstimate estimate;
-  // Whether the answer ended within each horizon: 0, 1, or -1 where that is not known.
-  std::array<int8_t, kEndHorizons.size()> ended_within{};
+  std::array<EndOutcome, kEndHorizons.size()> outcomes{};
   int32_t remaining = 0;  // tokens that followed; 0 = not known
 };
 

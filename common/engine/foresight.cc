@@ -49,7 +49,8 @@ void Foresight::Tell(SchedEvent* event) const {
     finished->end_scores =
         predictor_->End(event->sequence, {.reason = finished->reason,
                                           .natural_end_step = finished->natural_end_step,
-                                          .generated_tokens = finished->generated_tokens});
+                                          .generated_tokens = finished->generated_tokens,
+                                          .max_tokens = finished->max_tokens});
   } else if (std::holds_alternative<RefusedEvent>(event->what) ||
              std::holds_alternative<RevokedEvent>(event->what)) {
     predictor_->Drop(event->sequence);

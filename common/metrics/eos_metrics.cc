@@ -94,10 +94,11 @@ std::vector<MetricInfo> EosMetrics() {
        .owners = kWorkersOwn,
        .labels = {{"horizon", {"1", "4", "16", "64", "256"}},
                   {"bin", {"0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0"}},
-                  {"outcome", {"ended", "went_on"}}},
+                  {"outcome", {"ended", "went_on", "unknown"}}},
        .buckets = {},
        .help = "Estimates of an end within the horizon, of one step in 16, by what was said (up to "
-               "the bin's number) and what then happened; without those whose request was cut off.",
+               "the bin's number) and what then happened; without those that max_tokens left less "
+               "than the horizon. unknown: neither the model nor max_tokens ended the answer.",
        .precreated = {}},
       {.id = Metric::kPredictedRemainingTokens,
        .name = "baton_predicted_remaining_tokens",

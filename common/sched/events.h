@@ -51,6 +51,7 @@ struct FinishedEvent {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;     // of the prompt, found in this worker's prefix cache
   int32_t generated_tokens = 0;  // of all attempts
+  int32_t max_tokens = 0;        // as many it might have generated
   int32_t preemptions = 0;
   // A special token that is none of the stop set, drawn where a line or sentence had ended: the
   // first one, if the answer went on behind it.

@@ -321,6 +321,7 @@ FinishedEvent Scheduler::Summary(const LiveSequence& sequence, base::Instant now
   finished.prompt_tokens = sequence.prompt_tokens();
   finished.cached_tokens = sequence.cached_prompt_tokens();
   finished.generated_tokens = sequence.generated();
+  finished.max_tokens = sequence.stop.max_tokens();
   finished.preemptions = sequence.preemptions;
   finished.passed_special = sequence.passed_special;
   const bool queued = sequence.state == SequenceState::kQueued;

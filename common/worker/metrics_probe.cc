@@ -60,6 +60,12 @@ std::string BinOf(float chance) {
   return bin == 10 ? "1.0" : "0." + std::to_string(bin);
 }
 
+// Of an estimate that is judged.
+std::string OutcomeName(EndOutcome outcome) {
+  if (outcome == EndOutcome::kUnknown) return "unknown";
+  return outcome == EndOutcome::kEnded ? "ended" : "went_on";
+}
+
 // Cached blocks that nobody uses count as free.
 double UsageOf(const EngineFigures& figures) {
   const int32_t busy = figures.blocks_used + figures.blocks_quarantined;
@@ -144,11 +150,10 @@ void MetricsProbe::NoteScore(const EndScore& score) {
   for (size_t i = 0; i < kEndHorizons.size(); ++i) {
     const std::string name = std::to_string(kEndHorizons[i]);
     if (horizon == "beyond" && score.remaining <= kEndHorizons[i]) horizon = name;
-    if (score.ended_within[i] < 0) continue;
+    if (score.outcomes[i] == EndOutcome::kNotJudged) continue;
     registry_
         ->counter(Metric::kEndPredictionCalibration,
-                  {name, BinOf(score.estimate.p_within[i]),
-                   score.ended_within[i] != 0 ? "ended" : "went_on"})
+                  {name, BinOf(score.estimate.p_within[i]), OutcomeName(score.outcomes[i])})
         .Increment();
   }
   if (score.remaining == 0) return;

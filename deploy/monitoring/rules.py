@@ -57,14 +57,18 @@ def _burns():
 
 
 def _miscalibration():
-    """How far, in the mean, what happened lies outside of the bin that was said; 0.1 wide each."""
+    """How far, in the mean, what happened lies outside of the bin that was said, at least; a bin is 0.1 wide.
+
+    What nobody knows of counts for the estimate: as gone on where too many ended, as ended where too many went on.
+    """
     by = f"{GROUP}, horizon"
     series = "baton_end_prediction_calibration_total"
     terms = []
     for number, name in enumerate(BINS):
         said = _rate(f'{series}{{bin="{name}"}}', "1h", by)
-        ended = _rate(f'{series}{{bin="{name}",outcome="ended"}}', "1h", by)
-        terms.append(f"clamp_min({ended} - {name} * {said}, 0) + clamp_min({number / 10:.1f} * {said} - {ended}, 0)")
+        ended, went_on = (_rate(f'{series}{{bin="{name}",outcome="{outcome}"}}', "1h", by)
+                          for outcome in ("ended", "went_on"))
+        terms.append(f"clamp_min({ended} - {name} * {said}, 0) + clamp_min({went_on} - {1 - number / 10:.1f} * {said}, 0)")
     return "(\n" + "\n+\n".join(terms) + f"\n)\n/\n{_rate(series, '1h', by)}"
 
 

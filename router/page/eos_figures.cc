@@ -17,6 +17,7 @@ void EndBin::Add(const EndBin& more) {
   estimates += more.estimates;
   said += more.said;
   ended += more.ended;
+  unknown += more.unknown;
 }
 
 WatchedAnswer::~WatchedAnswer() { figures_->Leave(); }
@@ -26,33 +27,37 @@ void WatchedAnswer::Token(const EosSignal& signal) { trace_.Add(std::exp(signal.
 void WatchedAnswer::Count(const std::optional<EndScore>& score) {
   if (!score) return;
   for (size_t i = 0; i < kEndHorizons.size(); ++i) {
-    if (score->ended_within[i] < 0) continue;
+    const EndOutcome outcome = score->outcomes[i];
+    if (outcome == EndOutcome::kNotJudged) continue;
     const double said = score->estimate.p_within[i];
     const auto at = static_cast<size_t>(std::clamp(said, 0.0, 1.0) * kEndBins);
     counted_[i][std::min(at, kEndBins - 1)].Add(
-        {.estimates = 1, .said = said, .ended = static_cast<double>(score->ended_within[i])});
+        {.estimates = 1,
+         .said = said,
+         .ended = outcome == EndOutcome::kEnded ? 1.0 : 0.0,
+         .unknown = outcome == EndOutcome::kUnknown ? 1.0 : 0.0});
   }
 }
 
 void WatchedAnswer::Foresee(const EndEstimate& estimate) {
   if (estimate.at_step % kScoredEvery != 1) return;
   while (!awaited_.empty() && estimate.at_step - awaited_.front().at_step >= kEndHorizons.back()) {
-    Count(ScoreOf(awaited_.front(), std::nullopt, estimate.at_step));
+    Count(ScoreOf(awaited_.front(), {.seen = estimate.at_step, .limit = estimate.at_step}));
     awaited_.pop_front();
   }
   const bool later = awaited_.empty() || estimate.at_step > awaited_.back().at_step;
   if (later) awaited_.push_back(estimate);
 }
 
-void WatchedAnswer::End(const std::string& request_id, FinishReason reason,
-                        std::optional<int32_t> natural_end_step) {
+void WatchedAnswer::End(const std::string& request_id, const Ending& ending) {
   if (trace_.steps() == 0) return;
-  if (reason == FinishReason::kStopEos) natural_end_step = trace_.steps();
-  for (const EndEstimate& estimate : awaited_) {
-    Count(ScoreOf(estimate, natural_end_step, trace_.steps()));
-  }
+  AnswerSpan answer = {
+      .natural = ending.natural_end_step, .seen = trace_.steps(), .limit = ending.max_tokens};
+  if (ending.reason == FinishReason::kStopEos) answer.natural = trace_.steps();
+  for (const EndEstimate& estimate : awaited_) Count(ScoreOf(estimate, answer));
   awaited_.clear();
-  figures_->Add({.request_id = request_id, .reason = reason, .trace = std::move(trace_)}, counted_);
+  figures_->Add({.request_id = request_id, .reason = ending.reason, .trace = std::move(trace_)},
+                counted_);
 }
 
 std::unique_ptr<WatchedAnswer> EosFigures::Watch(bool asked) {
@@ -77,6 +82,7 @@ void EosFigures::Add(RecentAnswer answer, const EndCalibration& counted) {
       bin.estimates *= kKept;
       bin.said *= kKept;
       bin.ended *= kKept;
+      bin.unknown *= kKept;
       bin.Add(counted[i][at]);
     }
   }

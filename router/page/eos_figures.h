@@ -22,6 +22,7 @@ class EosFigures;
 // Estimates whose chance of an end lay in one bin.
 struct EndBin {
   double estimates = 0, said = 0, ended = 0;  // how many, sum of their chances, how many were so
+  double unknown = 0;                         // and of how many nobody knows
 
   void Add(const EndBin& more);
 };
@@ -39,10 +40,13 @@ class WatchedAnswer final {
   void Token(const EosSignal& signal);
   // Estimates come in the order of their steps; one in kScoredEvery counts.
   void Foresee(const EndEstimate& estimate);
-  // The request is over. `natural_end_step`, counted from 1: where one that ignores EOS would have
-  // ended.
-  void End(const std::string& request_id, FinishReason reason,
-           std::optional<int32_t> natural_end_step);
+  struct Ending {
+    FinishReason reason = FinishReason::kNone;
+    std::optional<int32_t> natural_end_step;  // from 1: where one that ignores EOS would have ended
+    int32_t max_tokens = 0;
+  };
+  // The request is over.
+  void End(const std::string& request_id, const Ending& ending);
 
   static constexpr int32_t kScoredEvery = 16;  // steps
 

@@ -146,7 +146,8 @@ PageJson CalibrationJson(const EndCalibration& calibration) {
       const double count = std::max(bin.estimates, 1e-9);
       bins.push_back({{"estimates", Rounded(bin.estimates)},
                       {"said", Rounded(bin.said / count)},
-                      {"ended", Rounded(bin.ended / count)}});
+                      {"ended", Rounded(bin.ended / count)},
+                      {"unknown", Rounded(bin.unknown / count)}});
     }
     json.push_back({{"within", kEndHorizons[i]}, {"bins", std::move(bins)}});
   }

@@ -130,7 +130,9 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   EnterState(State::kDone);
   if (eos_rows_ != nullptr) eos_rows_->Finish(reason);
   if (watched_ != nullptr) {
-    watched_->End(spec_.request_id, reason, output_->natural_end_step());
+    watched_->End(spec_.request_id, {.reason = reason,
+                                     .natural_end_step = output_->natural_end_step(),
+                                     .max_tokens = spec_.stop.max_tokens});
     watched_.reset();
   }
   if (logged_ && !rejected_) WriteSummary(reason, status);

@@ -112,6 +112,11 @@ FORESEEN = {
 }
 # All that was said with 0.9 to 1 went on.
 WRONG = {**FORESEEN, prediction("1.0", "ended"): "0x{n}", prediction("1.0", "went_on"): "0+300x{n}"}
+# Half of the answers is cut off at max_tokens.
+MANY_CUT = {STOPPED: "0+300x{n}", CUT: "0+300x{n}"}
+# Up to 0.6 was said. Of those that are known 0.83 ended, of all at least 0.25: as many may have ended as was said.
+MUCH_UNKNOWN = {**{one: "0x{n}" for one in FORESEEN}, prediction("0.6", "ended"): "0+100x{n}",
+                  prediction("0.6", "went_on"): "0+20x{n}", prediction("0.6", "unknown"): "0+280x{n}"}
 
 
 def errors(rate):
@@ -182,8 +187,12 @@ CASES = [
     # Half of what was said with 0.9 to 1 went on: it is a tenth of all, which is off by less in the mean.
     Case("BatonPredictorMiscalibrated", WRONG,
          {**FORESEEN, prediction("1.0", "ended"): "0+50x{n}", prediction("1.0", "went_on"): "0+50x{n}"}, minutes=130),
-    # A third of the answers is cut off, so what is left of the estimates is no fair sample.
-    Case("BatonPredictorMiscalibrated", WRONG, {**WRONG, STOPPED: "0+400x{n}", CUT: "0+200x{n}"}, minutes=130),
+    Case("BatonPredictorMiscalibrated", {**WRONG, **MANY_CUT}, {**FORESEEN, **MANY_CUT}, minutes=130),
+    # What nobody knows of may have been right, but not more than all of it.
+    Case("BatonPredictorMiscalibrated", {**MUCH_UNKNOWN, prediction("0.6", "ended"): "0+800x{n}"}, MUCH_UNKNOWN,
+         minutes=130),
+    Case("BatonPredictorMiscalibrated", {**MUCH_UNKNOWN, prediction("0.6", "went_on"): "0+800x{n}"}, MUCH_UNKNOWN,
+         minutes=130),
     Case("BatonPredictorSlow", {PREDICTING: "0+4x{n}"}, {PREDICTING: "0+2x{n}"}),
     # Much of a step, but steps of a quarter millisecond.
     Case("BatonPredictorSlow", {PREDICTING: "0+4x{n}"}, {PREDICTING: "0+4x{n}", PREDICTED: "0+40000x{n}"}),

@@ -48,7 +48,7 @@ SCHEMA = strict(
             eos_prob={"type": "array", "maxItems": 64, "items": CHANCE})},
         calibration={"type": "array", "minItems": 5, "maxItems": 5, "items": strict(
             within=COUNT, bins={"type": "array", "minItems": 10, "maxItems": 10, "items": strict(
-                estimates=NUMBER, said=CHANCE, ended=CHANCE)})}),
+                estimates=NUMBER, said=CHANCE, ended=CHANCE, unknown=CHANCE)})}),
     foreseen=strict(sequences=COUNT, tokens=NUMBER),
     recent=strict(interval_s=NUMBER, requests_per_s=SERIES, prompt_tokens_per_s=SERIES,
                   output_tokens_per_s=SERIES, **{f"{kind}_ms_{q}": SERIES for kind in ("ttft", "gap")
@@ -338,7 +338,7 @@ class PageTest(unittest.TestCase):
             "eos": {"watched": 0, "sample": 64, "answers": [
                 {"id": HOSTILE, "finish_reason": HOSTILE, "tokens": 300, "steps_per_cell": 8,
                  "eos_prob": [1e-5] * 37 + [1]}] * min(count, 32), "calibration": [
-                     {"within": 16, "bins": [{"estimates": 1, "said": 0.5, "ended": 0.5}] * 10}]},
+                     {"within": 16, "bins": [{"estimates": 1, "said": 0.5, "ended": 0.5, "unknown": 0.2}] * 10}]},
             "foreseen": {"sequences": 0, "tokens": 0},
             "recent": {"interval_s": 2, "requests_per_s": [], "prompt_tokens_per_s": [], "output_tokens_per_s": [], **series}}
         driver.get(f"http://{address}/")

@@ -31,10 +31,11 @@ TEST_F(PageTest, EndsAreKnownWithoutALogAndTheClientSeesNoneOfIt) {
   EXPECT_EQ(eos["answers"][0]["id"], answer.started.request_id());
   EXPECT_EQ(eos["answers"][0]["finish_reason"], "length");
   EXPECT_EQ(eos["answers"][0]["eos_prob"].size(), 20u);
-  // Made at step 1, and it said 0.5; at step 17 too little was seen of what followed.
+  // Made at step 1, and it said 0.5; at step 17 the limit of 20 leaves too little.
   EXPECT_EQ(eos["calibration"][2]["within"], 16);
   EXPECT_EQ(eos["calibration"][2]["bins"][5]["estimates"], 1);
   EXPECT_EQ(eos["calibration"][2]["bins"][5]["ended"], 0);
+  EXPECT_EQ(eos["calibration"][2]["bins"][5]["unknown"], 0);
 }
 
 TEST_F(PageTest, BeyondTheSampleOnlyThoseThatAskAreWatched) {

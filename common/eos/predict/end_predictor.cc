@@ -118,7 +118,8 @@ void EndPredictor::Remember(const EndEstimate& estimate, Live* live) const {
   static_assert(kScoredEvery * (kScoredAtOnce - 1) > kEndHorizons.back());
   if (estimate.at_step % kScoredEvery != 1) return;
   if (live->awaited.size() == size_t{kScoredAtOnce}) {
-    const auto score = ScoreOf(live->awaited.front(), std::nullopt, estimate.at_step);
+    const auto score =
+        ScoreOf(live->awaited.front(), {.seen = estimate.at_step, .limit = estimate.at_step});
     if (score && live->scored.size() < kScoredBefore) live->scored.push_back(*score);
     live->awaited.pop_front();
   }
@@ -147,8 +148,9 @@ std::vector<EndScore> EndPredictor::End(SequenceId id, const SequenceOutcome& ou
                    .natural = natural.has_value()});
   }
   std::vector<EndScore> scores = std::move(live->scored);
+  const AnswerSpan answer = {.natural = natural, .seen = seen, .limit = outcome.max_tokens};
   for (const EndEstimate& estimate : live->awaited) {
-    if (auto score = ScoreOf(estimate, natural, seen)) scores.push_back(*score);
+    if (auto score = ScoreOf(estimate, answer)) scores.push_back(*score);
   }
   return scores;
 }

@@ -24,6 +24,7 @@ struct SequenceOutcome {
   FinishReason reason = FinishReason::kNone;
   std::optional<int32_t> natural_end_step;  // 1-based, of requests that ignore EOS
   int32_t generated_tokens = 0;             // of all attempts
+  int32_t max_tokens = 0;                   // as many it might have generated
 };
 
 // Estimates when the sequences of one engine end: by the model of a predictor file if there is one

@@ -8,20 +8,26 @@
 
 namespace baton {
 
-// What is known of `estimate` when the answer ended at step `natural`, or, without that, was seen
-// to go on until step `seen`. Empty where that says nothing about the steps behind the estimate.
-inline std::optional<EndScore> ScoreOf(const EndEstimate& estimate, std::optional<int32_t> natural,
-                                       int32_t seen) {
+// How far an answer was seen, in steps.
+struct AnswerSpan {
+  std::optional<int32_t> natural;  // where the model ended it
+  int32_t seen = 0;                // the last step, without a natural end
+  int32_t limit = 0;               // how many steps its request allowed
+};
+
+// Empty where the answer says nothing about the steps behind the estimate.
+inline std::optional<EndScore> ScoreOf(const EndEstimate& estimate, const AnswerSpan& answer) {
   EndScore score{.estimate = estimate};
-  const int32_t remaining = natural.value_or(seen) - estimate.at_step;
+  const int32_t remaining = answer.natural.value_or(answer.seen) - estimate.at_step;
   if (remaining < 1) return std::nullopt;
-  if (natural) score.remaining = remaining;
+  if (answer.natural) score.remaining = remaining;
   for (size_t i = 0; i < kEndHorizons.size(); ++i) {
-    const bool within = remaining <= kEndHorizons[i];
-    if (natural) {
-      score.ended_within[i] = within ? 1 : 0;
+    const int32_t horizon = kEndHorizons[i];
+    if (horizon > answer.limit - estimate.at_step) continue;
+    if (answer.natural && remaining <= horizon) {
+      score.outcomes[i] = EndOutcome::kEnded;
     } else {
-      score.ended_within[i] = remaining >= kEndHorizons[i] ? 0 : -1;
+      score.outcomes[i] = remaining >= horizon ? EndOutcome::kWentOn : EndOutcome::kUnknown;
     }
   }
   return score;

@@ -43,14 +43,20 @@ def _ignored():
 
 def _foreseen():
     bins = f'{CALIBRATION}{{horizon="$horizon"}}'
-    ended = f'{CALIBRATION}{{horizon="$horizon",outcome="ended"}}'
+    ended, went_on = (f'{CALIBRATION}{{horizon="$horizon",outcome="{outcome}"}}' for outcome in ("ended", "went_on"))
+
+    def share(part):
+        return f"sum by (bin) (increase({part}[$__range])) / sum by (bin) (increase({bins}[$__range]))"
+
     return Row("Ends foreseen", [
-        Panel("What became of estimates", "For the chosen horizon: the share that ended within it, by what had been said "
+        Panel("Came true, at least", "For the chosen horizon: the share that ended within it, by what had been said "
               "(up to the number below). Good estimates make a staircase; a bar that reads 'no traffic' was never said.",
-              "percentunit", [(f"sum by (bin) (increase({ended}[$__range])) / sum by (bin) (increase({bins}[$__range]))",
-                               "{{bin}}")], "bargauge", wide=12, high=8, top=1),
+              "percentunit", [(share(ended), "{{bin}}")], "bargauge", high=8, top=1),
+        Panel("Came true, at most", "The same, with those that something other than the model or max_tokens ended first, "
+              "of which nobody knows. Where it is far above the other, estimates cannot be judged.",
+              "percentunit", [(f"1 - {share(went_on)}", "{{bin}}")], "bargauge", high=8, top=1),
         Panel("How many were said", "Estimates for the chosen horizon by bin, over the chosen time.", "short",
-              [(f"sum by (bin) (increase({bins}[$__range]))", "{{bin}}")], "bargauge", wide=12, high=8),
+              [(f"sum by (bin) (increase({bins}[$__range]))", "{{bin}}")], "bargauge", high=8),
         Panel("Error of the expected remainder", "Median of the distance in tokens, by how far the end really was.", "short",
               [(quantile(0.5, "baton_end_prediction_error_tokens", "horizon"), "end within {{horizon}}")]),
         Panel("Tokens yet to come", "That running sequences are expected to draw: a signal to scale by.", "short",

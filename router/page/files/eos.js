@@ -68,15 +68,20 @@ export function showCalibration(eos) {
   const svg = at("calibration");
   svg.toggleAttribute("hidden", used.length === 0);
   at("calibration-note").textContent = used.length > 0 ?
-    `Of ${number(all)} predictions: what was said, to the right, and how often it came true, upwards. Right ones lie on the dashed line.` :
+    `Of ${number(all)} predictions: what was said, to the right, and how often it came true, upwards. Right ones lie on the dashed line. ` +
+      "A band is what is possible where something other than the model or max_tokens ended answers." :
     eos.answers.length === 0 ? "No answer has ended yet." :
       "Nothing was foreseen of these answers. Workers need --predictor auto; without a predictor file of the model they first learn from 8 ended answers.";
   if (used.length === 0) return;
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((value) => [value, `${100 * value} %`]);
+  const low = used.map(({said, ended}) => [said, ended]);
+  const high = used.map(({said, ended, unknown}) => [said, ended + unknown]);
   drawChart(svg, {
-    label: used.map(({said, ended}) => `said ${chance(said)}, came true ${chance(ended)}`).join("; "),
+    label: used.map(({said, ended, unknown}) => `said ${chance(said)}, came true ${chance(ended)} to ${chance(ended + unknown)}`).join("; "),
     x: {from: 0, to: 1, ticks}, y: {from: 0, to: 1, ticks},
-    lines: [{points: [[0, 0], [1, 1]], kind: "truth"}, {points: used.map(({said, ended}) => [said, ended]), kind: "a"}],
-    dots: used.map(({said, ended, estimates}) => ({x: said, y: ended, size: 3 + 5 * Math.sqrt(estimates / all), kind: "a"})),
+    bands: [{low, high, kind: "a"}],
+    lines: [{points: [[0, 0], [1, 1]], kind: "truth"}, {points: low, kind: "a"}, {points: high, kind: "a"}],
+    dots: used.flatMap(({estimates}, place) => [low[place], high[place]].map(([x, y]) =>
+      ({x, y, size: 3 + 5 * Math.sqrt(estimates / all), kind: "a"}))),
   });
 }

@@ -140,6 +140,8 @@ TEST(EnginePredictorTest, EndsThatAreIgnoredAreLearntAndScored) {
         ++ended_before_the_limit;
         ASSERT_FALSE(finished.end_scores.empty());
         EXPECT_EQ(finished.end_scores[0].remaining, *finished.natural_end_step - 1);
+        EXPECT_NE(finished.end_scores[0].outcomes[3], EndOutcome::kNotJudged);
+        EXPECT_EQ(finished.end_scores[0].outcomes[4], EndOutcome::kNotJudged) << "256 of 100";
       }
       EXPECT_GT(ended_before_the_limit, 3u);
       EXPECT_EQ(predictor->survival().ends(), 10u) << "all of them were watched";

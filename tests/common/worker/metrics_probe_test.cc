@@ -157,7 +157,8 @@ TEST(MetricsProbe, ScoresOfEstimatesAreCountedByWhatWasSaidAndWhatHappened) {
   MetricsProbe probe(&registry, {}, &clock);
   FinishedEvent finished;
   finished.end_scores = {{.estimate = {.expected_remaining = 9, .p_within = {0, 0.15f, 0.8f, 1, 1}},
-                          .ended_within = {0, 0, 1, 1, -1},
+                          .outcomes = {EndOutcome::kWentOn, EndOutcome::kWentOn, EndOutcome::kEnded,
+                                       EndOutcome::kUnknown, EndOutcome::kNotJudged},
                           .remaining = 12}};
   probe.SequenceFinished(finished);
   probe.PredictorChosen(PredictorKind::kGru, "file@12");
@@ -171,8 +172,10 @@ TEST(MetricsProbe, ScoresOfEstimatesAreCountedByWhatWasSaidAndWhatHappened) {
   EXPECT_TRUE(counted("1", "0.1", "went_on", 1)) << page;
   EXPECT_TRUE(counted("4", "0.2", "went_on", 1));
   EXPECT_TRUE(counted("16", "0.8", "ended", 1));
-  EXPECT_TRUE(counted("64", "1.0", "ended", 1));
-  EXPECT_TRUE(counted("256", "1.0", "ended", 0)) << "not known";
+  EXPECT_TRUE(counted("64", "1.0", "unknown", 1));
+  for (const char* outcome : {"ended", "went_on", "unknown"}) {
+    EXPECT_TRUE(counted("256", "1.0", outcome, 0)) << "not judged";
+  }
   EXPECT_THAT(page, ContainsRegex("error_tokens_sum\\{[^}]*horizon=\"16\"[^}]*\\} 3\n"));
   EXPECT_THAT(page, ContainsRegex("predictor_info\\{[^}]*kind=\"gru\"[^}]*\\} 1\n"));
 }

@@ -13,15 +13,18 @@ EndEstimate EstimateAt(int32_t step, float within_16) {
   return {.at_step = step, .p_within = {0, 0, within_16, 1, 1}};
 }
 
+constexpr int32_t kAmple = 100'000;
+
 // An answer of so many tokens whose end was foreseen with the same chance all the time.
-void Answer(EosFigures* figures, int32_t tokens, FinishReason reason, float within_16) {
+void Answer(EosFigures* figures, int32_t tokens, FinishReason reason, float within_16,
+            int32_t max_tokens = kAmple) {
   const auto watched = figures->Watch(false);
   ASSERT_NE(watched, nullptr);
   for (int32_t step = 1; step <= tokens; ++step) {
     watched->Token(SignalOf(step == tokens ? 0.9f : 0.01f));
     watched->Foresee(EstimateAt(step, within_16));
   }
-  watched->End("r" + std::to_string(tokens), reason, std::nullopt);
+  watched->End("r" + std::to_string(tokens), {.reason = reason, .max_tokens = max_tokens});
 }
 
 TEST(EosFigures, WatchesASampleAndThoseThatAskedUpToABound) {
@@ -40,7 +43,7 @@ TEST(EosFigures, WatchesASampleAndThoseThatAskedUpToABound) {
 TEST(EosFigures, RemembersTheLastAnswersTheNewestFirst) {
   EosFigures figures;
   for (int32_t i = 1; i <= 40; ++i) Answer(&figures, i, FinishReason::kLength, 0);
-  figures.Watch(false)->End("without a token", FinishReason::kError, std::nullopt);
+  figures.Watch(false)->End("without a token", {.reason = FinishReason::kError});
   const auto answers = figures.Get().answers;
   ASSERT_EQ(answers.size(), EosFigures::kAnswers);
   EXPECT_EQ(answers[0].request_id, "r40");
@@ -57,12 +60,24 @@ TEST(EosFigures, CountsEstimatesByWhatWasSaidAndWhatCame) {
   EXPECT_EQ(bin.ended, 1);  // from 17 on it was 16 tokens to the end, from 1 on 32
 }
 
-TEST(EosFigures, WhatWasCutOffCountsWhereItIsKnownNotToHaveEnded) {
+TEST(EosFigures, EstimatesThatTheLimitLeavesNoRoomForDoNotCountHoweverTheAnswerEnded) {
+  for (const FinishReason reason : {FinishReason::kLength, FinishReason::kStopEos}) {
+    EosFigures figures;
+    Answer(&figures, 30, reason, 0.25f, /*max_tokens=*/30);  // behind 17 there are but 13 steps
+    const auto bin = figures.Get().calibration[2][2];
+    EXPECT_EQ(bin.estimates, 1);
+    EXPECT_EQ(bin.ended, 0);
+    EXPECT_EQ(bin.unknown, 0);
+  }
+}
+
+TEST(EosFigures, OfWhatSomethingElseEndedItIsNotKnownWhetherItWasRight) {
   EosFigures figures;
-  Answer(&figures, 30, FinishReason::kLength, 0.25f);  // 17 was seen for 13 tokens only
+  Answer(&figures, 30, FinishReason::kStopString, 0.25f);
   const auto bin = figures.Get().calibration[2][2];
-  EXPECT_EQ(bin.estimates, 1);
+  EXPECT_EQ(bin.estimates, 2);
   EXPECT_EQ(bin.ended, 0);
+  EXPECT_EQ(bin.unknown, 1);
 }
 
 TEST(EosFigures, AnAnswerThatIgnoredItsEndHadItWhereTheModelWantedIt) {
@@ -70,7 +85,8 @@ TEST(EosFigures, AnAnswerThatIgnoredItsEndHadItWhereTheModelWantedIt) {
   const auto watched = figures.Watch(false);
   for (int32_t step = 1; step <= 100; ++step) watched->Token(SignalOf(0.01f));
   watched->Foresee(EstimateAt(1, 0.75f));
-  watched->End("ignores", FinishReason::kLength, 12);
+  watched->End("ignores",
+               {.reason = FinishReason::kLength, .natural_end_step = 12, .max_tokens = 100});
   EXPECT_EQ(figures.Get().calibration[2][7].ended, 1);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -130,24 +131,39 @@ TEST(EndPredictorTest, BehindANaturalEndThereIsNothingToForesee) {
   EXPECT_EQ(predictor.survival().ends(), 1u);
 }
 
-TEST(EndPredictorTest, ScoresSayWhatIsKnownAndNoMore) {
+// What came of the estimate at step 1 of an answer of ten tokens.
+EndScore ScoreOfTen(FinishReason reason, int32_t max_tokens) {
   EndPredictor predictor(FileOf("survival"), {});
   predictor.Begin(kId, kRequest, {}, true);
-  predictor.Begin(kOther, kRequest, {}, true);
-  for (int32_t step = 1; step <= 10; ++step) {
-    predictor.Take(kId, step, TokenOf(1));
-    predictor.Take(kOther, step, TokenOf(1));
-  }
-  const auto natural =
-      predictor.End(kId, {.reason = FinishReason::kStopEos, .generated_tokens = 10});
-  ASSERT_EQ(natural.size(), 1u) << "step 1 of every 16";
-  EXPECT_EQ(natural[0].estimate.at_step, 1);
-  EXPECT_EQ(natural[0].remaining, 9);
-  EXPECT_EQ(natural[0].ended_within, (std::array<int8_t, 5>{0, 0, 1, 1, 1}));
-  const auto cut = predictor.End(kOther, {.reason = FinishReason::kLength, .generated_tokens = 10});
-  ASSERT_EQ(cut.size(), 1u);
-  EXPECT_EQ(cut[0].remaining, 0);
-  EXPECT_EQ(cut[0].ended_within, (std::array<int8_t, 5>{0, 0, -1, -1, -1}));
+  for (int32_t step = 1; step <= 10; ++step) predictor.Take(kId, step, TokenOf(1));
+  const auto scores =
+      predictor.End(kId, {.reason = reason, .generated_tokens = 10, .max_tokens = max_tokens});
+  EXPECT_EQ(scores.size(), 1u) << "step 1 of every 16";
+  if (scores.size() != 1) return {};
+  EXPECT_EQ(scores[0].estimate.at_step, 1);
+  return scores[0];
+}
+
+constexpr EndOutcome kNotJudged = EndOutcome::kNotJudged, kEnded = EndOutcome::kEnded,
+                     kWentOn = EndOutcome::kWentOn, kUnknown = EndOutcome::kUnknown;
+using Outcomes = std::array<EndOutcome, kEndHorizons.size()>;
+
+TEST(EndPredictorTest, ScoresSayWhatIsKnownAndNoMore) {
+  const EndScore natural = ScoreOfTen(FinishReason::kStopEos, 1000);
+  EXPECT_EQ(natural.remaining, 9);
+  EXPECT_EQ(natural.outcomes, (Outcomes{kWentOn, kWentOn, kEnded, kEnded, kEnded}));
+  const EndScore cancelled = ScoreOfTen(FinishReason::kAborted, 1000);
+  EXPECT_EQ(cancelled.remaining, 0);
+  EXPECT_EQ(cancelled.outcomes, (Outcomes{kWentOn, kWentOn, kUnknown, kUnknown, kUnknown}));
+}
+
+// Were ends near the limit judged, and what the limit cut off not, all that is judged would end.
+TEST(EndPredictorTest, HorizonsBeyondTheLimitAreNotJudgedHoweverTheAnswerEnded) {
+  const Outcomes expected = {kWentOn, kWentOn, kNotJudged, kNotJudged, kNotJudged};
+  EXPECT_EQ(ScoreOfTen(FinishReason::kStopEos, 16).outcomes, expected);
+  EXPECT_EQ(ScoreOfTen(FinishReason::kLength, 10).outcomes, expected);
+  EXPECT_EQ(ScoreOfTen(FinishReason::kAborted, 16).outcomes, expected);
+  EXPECT_EQ(ScoreOfTen(FinishReason::kStopEos, 17).outcomes[2], kEnded);
 }
 
 TEST(EndPredictorTest, AnAnswerIsScoredOnceEverySixteenSteps) {
@@ -170,7 +186,7 @@ TEST(EndPredictorTest, OfALongAnswerTheFirstAndTheLastEstimatesAreScored) {
       predictor.End(kId, {.reason = FinishReason::kStopEos, .generated_tokens = 40000});
   ASSERT_EQ(scores.size(), 128u);
   EXPECT_EQ(scores[0].estimate.at_step, 1);
-  EXPECT_EQ(scores[0].ended_within[4], 0);
+  EXPECT_EQ(scores[0].outcomes[4], kWentOn);
   EXPECT_EQ(scores[63].estimate.at_step, 1 + 63 * 16);
   EXPECT_EQ(scores[64].estimate.at_step, 39985 - 63 * 16);
   EXPECT_EQ(scores[127].remaining, 40000 - 39985);
