@@ -32,7 +32,7 @@ UNNAMED_KEY, OTHERS_KEY = (False, UNNAMED), (False, OTHERS)
 OWN_NAMES = (ALL, UNNAMED, OTHERS, "all")
 
 # Columns of the sample of rows behind the features.
-REMAINING, CENSORED, FAMILY, STEP = (len(NAMES) + column for column in range(4))
+REMAINING, CENSORED, FAMILY, STEP, ROOM = (len(NAMES) + column for column in range(5))
 
 
 class Figures(NamedTuple):
@@ -129,7 +129,7 @@ def gather(reader: LogReader, labels: Labels, sentence_ends: np.ndarray | None =
         ends = _ends_of(sequence, sentence_ends)
         _note_requests(family, sequence, ends)
         _note_suspect(family, sequence)
-        _note_rows(gathered.sample, family, sequence, ends)
+        _note_rows(gathered.sample, family, sequence, ends, label.max_tokens)
     return gathered
 
 
@@ -246,7 +246,8 @@ def _push(heap, suspect):
         heapq.heappushpop(heap, suspect)
 
 
-def _note_rows(sample: RowSample, family: Family, sequence: Sequence, ends: np.ndarray | None):
+def _note_rows(sample: RowSample, family: Family, sequence: Sequence, ends: np.ndarray | None,
+               max_tokens: int | None):
     """The last row is left out: what the row of step t announces is token t itself, so with the row
     of the end EOS would look as if it foretold itself."""
     at, keys = sample.choose(len(sequence.rows) - 1)
@@ -257,5 +258,6 @@ def _note_rows(sample: RowSample, family: Family, sequence: Sequence, ends: np.n
         np.full(len(at), not sequence.natural),
         np.full(len(at), family.number),
         sequence.rows[at, STEPS],
+        (np.inf if max_tokens is None else max_tokens) - sequence.rows[at, STEPS],
     ])
     sample.add(keys, np.hstack([features(sequence, at, ends), known]))

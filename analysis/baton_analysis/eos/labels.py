@@ -1,4 +1,4 @@
-"""What is known of requests beside their rows: prompt family and temperature."""
+"""What is known of requests beside their rows: prompt family, temperature and limit."""
 
 import json
 import math
@@ -16,6 +16,7 @@ SUMMARIES_MAX = 2_000_000
 class Label(NamedTuple):
     family: str | None
     temperature: float | None
+    max_tokens: int | None = None  # None: not known, or only the context bounded it
 
 
 UNKNOWN = Label(None, None)
@@ -74,7 +75,8 @@ class Labels:
             request_id = _text(summary["request_id"])
             temperature = (summary.get("sampling") or summary).get("temperature")
             tag = summary.get("tag")
-            label = Label(None if tag is None else _text(tag) or None, _temperature(temperature))
+            label = Label(None if tag is None else _text(tag) or None, _temperature(temperature),
+                          _limit(summary.get("max_tokens")))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
                 RecursionError) as error:
             if isinstance(error, ValueError) and not line.endswith(b"\n"):
@@ -103,3 +105,11 @@ def _temperature(value) -> float | None:
     if not math.isfinite(rounded):
         raise TypeError(f"{value!r} is no temperature")
     return rounded
+
+
+def _limit(value) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise TypeError(f"{value!r} is no limit")
+    return value

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from baton_analysis.eos.features import NAMES
-from baton_analysis.eos.gather import CENSORED, FAMILY, REMAINING, STEP, Gathered
-from baton_analysis.eos.statistics import auroc, ends_within, kaplan_meier
+from baton_analysis.eos.gather import CENSORED, FAMILY, REMAINING, ROOM, STEP, Gathered
+from baton_analysis.eos.statistics import auroc, ends_within, kaplan_meier, known_ends
 
 HORIZONS = (1, 4, 16)
 SURVIVAL = "length alone, by survival"
@@ -24,13 +24,8 @@ class Ranking:
 
 
 def known_outcomes(rows: np.ndarray, horizon: int):
-    """Which rows are known to end within `horizon` steps or not to, and which of these do.
-
-    Of an answer that was cut off c steps later it is known that it did not end within c steps.
-    """
-    remaining, censored = rows[:, REMAINING], rows[:, CENSORED] > 0
-    ends = ~censored & (remaining <= horizon)
-    known = ~censored | (remaining >= horizon)
+    """Which rows are known to end within `horizon` steps or not to, and which of these do."""
+    known, ends = known_ends(rows[:, REMAINING], rows[:, CENSORED] == 0, rows[:, ROOM], horizon)
     return known, ends[known]
 
 

@@ -66,6 +66,23 @@ def survival_quantile(survival: Survival, share: float) -> int | None:
     return int(survival.lengths[reached[0]]) if len(reached) else None
 
 
+def known_ends(after: np.ndarray, natural: np.ndarray, room: np.ndarray, last: int,
+               first: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows tell whether an answer ends `first` to `last` tokens on, of those that get so far,
+    and which of these rows' answers do. `after`: tokens that followed a row; `natural`: whether the
+    last of them was the end, else more were to come; `room`: how many its limit left.
+
+    A row whose limit left less than `last` is out, however its answer ended: of what the limit cut
+    off nothing is known, so the others would be mostly ends. Where something else cut an answer off
+    no such rule can be had, because nobody knows when it would have cut one that ended before. As
+    in life tables such rows count by halves: one that was cut in the second half of these tokens as
+    gone on, one in the first half not at all.
+    """
+    seen = np.where(natural, after >= first, after - (first - 1) >= (last - first + 1) / 2)
+    known = seen & (room >= last)
+    return known, known & natural & (after <= last)
+
+
 def ends_within(survival: Survival, steps: np.ndarray, horizon: int) -> np.ndarray:
     """The chance of an end at one of the next `horizon` steps, of answers that are `steps` long."""
     now, later = survival.at(steps), survival.at(steps + horizon)

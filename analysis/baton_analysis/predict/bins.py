@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from baton_analysis.eos.statistics import known_ends
+
 UPPER = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256, 1024])  # inclusive; the last bin has no end
 LOWER = np.concatenate(([1], UPPER[:-1] + 1))
 COUNT = len(UPPER)  # of logits; there is one bin more
@@ -21,14 +23,20 @@ class Ends(NamedTuple):
 
     after: np.ndarray  # [rows]
     natural: np.ndarray  # [rows], bool
+    room: np.ndarray  # [rows]: tokens that the request's limit left
 
     def __getitem__(self, at) -> "Ends":
-        return Ends(self.after[at], self.natural[at])
+        return Ends(self.after[at], self.natural[at], self.room[at])
 
     def within(self, horizon: int):
-        """Which rows are known to end within `horizon` or not to, and which of all rows do."""
-        happened = self.natural & (self.after <= horizon)
-        return self.natural | (self.after >= horizon), happened
+        """Which rows tell whether the answer ends within `horizon`, and which of all rows do."""
+        return known_ends(self.after, self.natural, self.room, horizon)
+
+    @property
+    def to_limit(self) -> np.ndarray:
+        """Rows of answers that ended by themselves or at their limit: of these min(r, room) is
+        known, whatever the limit."""
+        return self.natural | (self.after >= self.room)
 
 
 def outcomes(ends: Ends) -> np.ndarray:
@@ -36,16 +44,19 @@ def outcomes(ends: Ends) -> np.ndarray:
 
     [rows, COUNT].
     """
-    after, natural = ends.after[:, None], ends.natural[:, None]
     table = np.full((len(ends.after), COUNT), np.nan, dtype=np.float32)
-    table[np.where(natural, after > UPPER, after >= UPPER)] = 0
-    table[natural & (after >= LOWER) & (after <= UPPER)] = 1
+    for column, (first, last) in enumerate(zip(LOWER.tolist(), UPPER.tolist())):
+        known, ended = known_ends(ends.after, ends.natural, ends.room, last, first)
+        table[known, column] = ended[known]
     return table
 
 
 def tail_mean(ends: Ends) -> float:
-    beyond = ends.after[ends.natural & (ends.after > UPPER[-1])]
-    return float(beyond.mean()) if len(beyond) else TAIL_MEAN_DEFAULT
+    """Of r beyond the last upper end, at the rate of ends among all tokens that were seen there."""
+    beyond = ends[ends.after > UPPER[-1]]
+    if not beyond.natural.any():
+        return TAIL_MEAN_DEFAULT
+    return float(UPPER[-1] + (beyond.after - UPPER[-1]).sum() / beyond.natural.sum())
 
 
 def sigmoid(z: np.ndarray) -> np.ndarray:

@@ -10,17 +10,19 @@ EVENTS_MIN = 20  # per group
 LOGIT_MAX = 30.0
 
 
-def fit(logits: np.ndarray, outcomes: np.ndarray) -> list[dict]:
-    """One curve per bin out of the rows where the outcome is known."""
+def fit(logits: np.ndarray, outcomes: np.ndarray, otherwise: np.ndarray) -> list[dict]:
+    """One curve per bin out of the rows where the outcome is known. Where it is of none, as where
+    no limit leaves as many tokens as the bin reaches to, the bin has the logit of `otherwise`."""
     return [
-        curve(z[~np.isnan(seen)], seen[~np.isnan(seen)]) for z, seen in zip(logits.T, outcomes.T)
+        curve(z[~np.isnan(seen)], seen[~np.isnan(seen)], default)
+        for z, seen, default in zip(logits.T, outcomes.T, otherwise.tolist())
     ]
 
 
-def curve(z: np.ndarray, happened: np.ndarray) -> dict:
+def curve(z: np.ndarray, happened: np.ndarray, otherwise: float) -> dict:
     groups = _groups(z, happened)
     if not groups:
-        return {"x": [-LOGIT_MAX, LOGIT_MAX], "y": [-LOGIT_MAX, LOGIT_MAX]}
+        return {"x": [0.0], "y": [float(np.clip(otherwise, -LOGIT_MAX, LOGIT_MAX))]}
     x, y = zip(*[(total / count, _logit(events, count)) for total, events, count in groups])
     x, y = list(x), list(y)
     # Beyond the last group nothing is known but the order of rows, which stays.

@@ -20,6 +20,7 @@ class Prefixes(NamedTuple):
     rows: np.ndarray
     after: np.ndarray  # [prefixes, continuations]: tokens to go
     natural: np.ndarray  # likewise; False: more than `after`
+    room: np.ndarray  # [prefixes, 1]: tokens that the limit left
 
 
 def read(dataset: Dataset, frame: Frame) -> Prefixes | None:
@@ -42,7 +43,9 @@ def read(dataset: Dataset, frame: Frame) -> Prefixes | None:
                 natural.append([not cut for cut in entry["censored"]])
         count = min((len(values) for values in after), default=0)
         table = lambda values, kind: np.array([some[:count] for some in values], dtype=kind)
-        found = Prefixes(np.array(rows, dtype=int), table(after, float), table(natural, bool))
+        rows = np.array(rows, dtype=int)
+        found = Prefixes(rows, table(after, float), table(natural, bool),
+                         frame.ends.room[rows][:, None])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} cannot be read: {error!r}; make it again with "
                          "`scripts/eos dataset`") from error
@@ -54,7 +57,7 @@ def compare(frame: Frame, prefixes: Prefixes, chances: dict[str, np.ndarray], ho
     for the ceiling AUROC and Brier on the second half of the continuations; the share of the skill
     between M0 and the ceiling."""
     half = prefixes.after.shape[1] // 2
-    known, ends = bins.Ends(prefixes.after, prefixes.natural).within(horizon)
+    known, ends = bins.Ends(prefixes.after, prefixes.natural, prefixes.room).within(horizon)
     first, later = slice(0, half), slice(half, None)
     seen, ended = known[:, first].sum(axis=1), ends[:, first].sum(axis=1)
     # Ranks: between prefixes none of whose continuations ended the better known one is lower.

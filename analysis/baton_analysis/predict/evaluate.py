@@ -139,6 +139,7 @@ class Judge:
             "train_rows": self._train["rows"],
             "test_answers": len(frame.answers),
             "test_rows": frame.rows,
+            "test_cut_otherwise": int((~frame.ends.to_limit[frame.starts[:-1]]).sum()),
             "prompts_left_out": dataset.left_out_prompts,
             "requests_left_out": dataset.left_out_requests,
             "same_prompt": noise

@@ -27,7 +27,9 @@ class Frame:
         length = np.array([answer.length for answer in answers], dtype=int)
         natural = np.array([answer.natural for answer in answers], dtype=bool)
         self.steps = steps
-        self.ends = Ends(length[self.answer_of] - steps, natural[self.answer_of])
+        limit = np.array([answer.max_tokens for answer in answers], dtype=int)
+        self.ends = Ends(length[self.answer_of] - steps, natural[self.answer_of],
+                         limit[self.answer_of] - steps)
         # A number per prompt, of each answer.
         self.prompts = np.unique([answer.prompt for answer in answers], return_inverse=True)[1]
         self.families = [answer.family for answer in answers]

@@ -122,24 +122,36 @@ def _horizon(drawings, ends, chances, base, horizon, thresholds) -> dict:
 
 
 def _remaining(drawings, ends, said, base) -> dict:
-    rows = np.flatnonzero(ends.natural)
+    """Of the tokens that are to come up to the limit, which are known of every answer that ended by
+    itself or at it: natural ends alone would be the shorter ones. What was said is held to the
+    limit, too."""
+    rows = np.flatnonzero(ends.to_limit)
     if not len(rows):
         return {}
-    actual = ends.after[rows].astype(float)
-    error = np.abs(said.quantiles[0.5][rows] - actual)
-    error_m0 = np.abs(base.quantiles[0.5][rows] - actual)
+    ends = ends[rows]
+    actual = np.minimum(ends.after, ends.room).astype(float)
+    held = lambda announced: np.minimum(announced[rows], ends.room)
+    error = np.abs(held(said.quantiles[0.5]) - actual)
+    error_m0 = np.abs(held(base.quantiles[0.5]) - actual)
     sums, sums_m0 = drawings.sums(rows, error), drawings.sums(rows, error_m0)
     found = {
         "mae": figures.interval(sums, drawings.sums(rows, np.ones(len(rows)))),
         "median_ae": Figure(float(np.median(error))),
         "mae_against_m0": figures.interval(sums, sums_m0),
-        "kendall_tau": figures.concurrent_tau(drawings, rows, said.expected[rows], actual),
-        "coverage_90": drawings.ratio(rows, (actual <= said.quantiles[0.9][rows]).astype(float)),
+        "kendall_tau": figures.concurrent_tau(drawings, rows, held(said.expected), actual),
+        "coverage_90": _coverage(drawings, rows, ends, said.quantiles[0.9][rows]),
     }
     for q in QUANTILES:
-        gap = actual - said.quantiles[q][rows]
+        gap = actual - held(said.quantiles[q])
         found[f"pinball_{q}"] = drawings.ratio(rows, np.maximum(q * gap, (q - 1) * gap))
     return found
+
+
+def _coverage(drawings, rows, ends, quantile) -> Figure:
+    """Where the limit lies below the quantile, nobody can tell whether the end would have."""
+    known = ends.room >= quantile
+    within = ends.natural & (ends.after <= quantile)
+    return drawings.ratio(rows[known], within[known].astype(float))
 
 
 def _lead(frame: Frame, rows, said, thresholds) -> dict:

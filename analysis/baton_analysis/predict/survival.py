@@ -63,6 +63,15 @@ def class_logits(entry: dict, steps: np.ndarray) -> np.ndarray:
     return np.log(hazard) - np.log1p(-hazard)
 
 
+def mean_logits(entry: dict, steps: np.ndarray) -> np.ndarray:
+    """Of each bin, over the answers behind these steps that come so far: [bins.COUNT]."""
+    chances = bins.within(class_logits(entry, steps))
+    ends = np.diff(chances, axis=1, prepend=0).sum(axis=0)
+    reach = 1 - np.column_stack([np.zeros(len(steps)), chances[:, :-1]])
+    hazard = np.clip(ends / np.maximum(reach.sum(axis=0), HAZARD_MIN), HAZARD_MIN, 1 - HAZARD_MIN)
+    return np.log(hazard) - np.log1p(-hazard)
+
+
 def log_survival(entry: dict, steps: np.ndarray) -> np.ndarray:
     """ln P(more than `steps` tokens)."""
     ends = np.array(entry["steps"], dtype=float)

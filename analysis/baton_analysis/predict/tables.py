@@ -25,9 +25,12 @@ def text(found: dict) -> str:
 
 
 def heading(data: dict) -> str:
+    cut = data["test_cut_otherwise"]
     return (
         f"{data['folder']}: {data['test_rows']:,} rows of {data['test_answers']:,} test answers; "
-        f"trained on up to {data['train_rows']:,} rows of {data['train_answers']:,}.\n"
+        f"trained on up to {data['train_rows']:,} rows of {data['train_answers']:,}.\n" +
+        (f"{cut:,} test answers ended neither by themselves nor at their limit; the figures are "
+         "worth less for each of them.\n" if cut else "") +
         f"Intervals of 95 % over prompts. {BEYOND}: the horizon is above half of the family's "
         "mean length. skill: 1 - Brier / Brier of M0.")
 

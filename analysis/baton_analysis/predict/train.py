@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from baton_analysis.errors import InputError
-from baton_analysis.predict import bins, boundaries, calibration, file, kinds, probe
+from baton_analysis.predict import bins, boundaries, calibration, file, kinds, probe, survival
 from baton_analysis.predict.dataset import ROWS_MAX, Answer, Dataset
 from baton_analysis.predict.evaluators import calibrated
 from baton_analysis.predict.fitted import Fitted, targets
@@ -74,7 +74,12 @@ class Trained:
         fitted = kinds.fit(kind, self.train, self.valid, seed, self._options)
         if kind in ("survival", "thresholds"):
             return fitted, None
-        return fitted, calibration.fit(fitted.logits(self.valid), targets(self.valid))
+        return fitted, self._curves(fitted.logits(self.valid))
+
+    def _curves(self, logits: np.ndarray) -> list[dict]:
+        prior = kinds.prior(self.train)["classes"][survival.DEFAULT]
+        otherwise = survival.mean_logits(prior, self.valid.steps)
+        return calibration.fit(logits, targets(self.valid), otherwise)
 
     def write(self, kind: str, seed: int, out: str):
         """A predictor file, or of a kind that is not served what it says of the other splits."""

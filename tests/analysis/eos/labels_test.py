@@ -21,11 +21,12 @@ class LabelsTest(LogCase):
         log = self.written(rows("a", [0.5]))
         self.write_summaries(
             log,
-            {"request_id": "a", "tag": "story", "sampling": {"temperature": 0.800000011920929}},
+            {"request_id": "a", "tag": "story", "max_tokens": 64,
+             "sampling": {"temperature": 0.800000011920929}},
             {"request_id": "b", "sampling": {"temperature": 0}})
         labels = Labels()
         labels.read_summaries(log)
-        self.assertEqual(labels.of("a"), Label("story", 0.8))
+        self.assertEqual(labels.of("a"), Label("story", 0.8, 64))
         self.assertEqual(labels.of("b"), Label(None, 0.0))
         self.assertEqual(labels.of("c"), UNKNOWN)
 
@@ -54,6 +55,7 @@ class LabelsTest(LogCase):
     def test_summaries_of_another_shape_are_refused_with_their_line(self):
         for line in (b'{"request_id":"b","tag":7}', b'{"request_id":["b"]}', b"[" * 200_000,
                      b'{"request_id":"b","temperature":' + b"9" * 400 + b"}",
+                     b'{"request_id":"b","max_tokens":"64"}', b'{"request_id":"b","max_tokens":0}',
                      b'{"request_id":"b","temperature":NaN}', b'{"request_id":"\xff"}'):
             with self.subTest(line=line[:40]), self.assertRaisesRegex(InputError, "line 2"):
                 self.summaries(line + b"\n")

@@ -6,7 +6,7 @@ import numpy as np
 
 from synthetic_eos import LogCase, rows
 from baton_analysis.eos.features import NAMES
-from baton_analysis.eos.gather import CENSORED, REMAINING, STEP, gather
+from baton_analysis.eos.gather import STEP, gather
 from baton_analysis.eos.labels import Labels
 from baton_analysis.eos.log import PROB, LogReader
 from baton_analysis.eos.ranking import SURVIVAL, known_outcomes, rank
@@ -39,14 +39,23 @@ class RankingTest(LogCase):
         self.assertEqual(ranking.scores[NAMES["now"]][0], 1)
         self.assertEqual(ranking.ends[0], 3)
 
-    def test_outcomes_that_a_cut_hides_are_left_out(self):
-        gathered = self.gathered(rows("cut", [0.1] * 6, "length"))
-        found = gathered.sample.rows()
-        self.assertEqual(list(found[:, REMAINING]), [5, 4, 3, 2, 1])
-        self.assertTrue(found[:, CENSORED].all())
-        known, ends = known_outcomes(found, 4)
-        self.assertEqual(list(found[known, STEP]), [1, 2])
-        self.assertFalse(ends.any())
+    def known(self, log, horizon):
+        """Steps of the rows whose outcome is known, and of those that end."""
+        labels = Labels()
+        labels.read_summaries(log)
+        found = gather(LogReader([log]), labels).sample.rows()
+        known, ends = known_outcomes(found, horizon)
+        return list(found[known, STEP]), list(found[known, STEP][ends])
+
+    def test_rows_that_the_limit_leaves_no_room_for_are_left_out_however_they_ended(self):
+        for reason, ends in (("length", []), ("stop_eos", [2])):
+            log = self.written(rows("r", [0.1] * 6, reason))
+            self.write_summaries(log, {"request_id": "r", "max_tokens": 6})
+            self.assertEqual(self.known(log, 4), ([1, 2], ends))
+
+    def test_without_a_known_limit_the_second_half_before_a_cut_counts_as_gone_on(self):
+        log = self.written(rows("cut", [0.1] * 6, "length"))
+        self.assertEqual(self.known(log, 4), ([1, 2, 3, 4], []))
 
     def test_rows_within_the_horizon_of_an_end_are_the_positives(self):
         found = self.gathered(rows("r", [0.1] * 6)).sample.rows()

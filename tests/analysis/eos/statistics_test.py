@@ -5,7 +5,7 @@ import unittest
 import numpy as np
 
 from baton_analysis.eos.statistics import (Ends, Reliability, auroc, ends_within, equal_bins,
-                                           kaplan_meier, survival_quantile, wilson)
+                                           kaplan_meier, known_ends, survival_quantile, wilson)
 
 
 def ends(natural, censored=()):
@@ -20,6 +20,45 @@ def ends(natural, censored=()):
 def curve(made):
     survival = kaplan_meier(made)
     return survival.at(np.arange(survival.lengths[-1] + 1))
+
+
+class KnownEndsTest(unittest.TestCase):
+
+    HAZARD = 0.03
+
+    def seen(self, horizon, limits, cut_hazard=0.0):
+        """The share of the known rows that end within `horizon`, of answers whose hazard is HAZARD
+        at each step and which something else cuts with `cut_hazard`; and the share of known rows."""
+        rng = np.random.default_rng(11)
+        wanted = rng.geometric(self.HAZARD, len(limits))
+        cut = rng.geometric(cut_hazard, len(limits)) if cut_hazard else limits
+        length = np.minimum(wanted, np.minimum(cut, limits))
+        answer = np.repeat(np.arange(len(limits)), length - 1)
+        step = np.concatenate([np.arange(1, n) for n in length])
+        known, ended = known_ends(length[answer] - step, (wanted == length)[answer],
+                                  limits[answer] - step, horizon)
+        return ended[known].mean(), known.mean()
+
+    def test_a_limit_makes_ends_no_more_frequent(self):
+        limits = np.exp(np.random.default_rng(1).uniform(np.log(4), np.log(256), 20_000)).astype(int)
+        for horizon in (1, 4, 16, 64):
+            share, _ = self.seen(horizon, limits)
+            self.assertAlmostEqual(share, 1 - (1 - self.HAZARD)**horizon, delta=0.02)
+
+    def test_other_cuts_move_the_share_of_ends_little(self):
+        limits = np.full(20_000, 2000)
+        for horizon in (4, 16, 64):
+            share, known = self.seen(horizon, limits, cut_hazard=self.HAZARD)
+            self.assertAlmostEqual(share, 1 - (1 - self.HAZARD)**horizon, delta=0.03)
+            self.assertLess(known, 1)
+
+    def test_of_a_later_part_only_those_count_that_come_so_far(self):
+        after = np.array([4, 5, 8, 9, 5, 6, 7])
+        natural = np.array([True] * 4 + [False] * 3)
+        known, ended = known_ends(after, natural, np.full(7, 8), last=8, first=5)
+        self.assertEqual(list(known), [False, True, True, True, False, True, True])
+        self.assertEqual(list(ended), [False, True, True, False, False, False, False])
+        self.assertFalse(known_ends(after, natural, np.full(7, 7), last=8, first=5)[0].any())
 
 
 class SurvivalTest(unittest.TestCase):

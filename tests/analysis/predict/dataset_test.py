@@ -169,7 +169,8 @@ class DatasetTest(DatasetCase):
         chances = rng.choice([0.02, 0.3, 0.9], len(rows))
         for count in (4, 32):
             ends = rng.random((len(rows), count)) < chances[:, None]
-            prefixes = ceiling.Prefixes(rows, np.where(ends, 2.0, 9.0), np.full(ends.shape, True))
+            prefixes = ceiling.Prefixes(rows, np.where(ends, 2.0, 9.0), np.full(ends.shape, True),
+                                        np.full((len(rows), 1), 99))
             found = ceiling.compare(frame, prefixes, {"survival": np.full(len(rows), 0.4),
                                                       "model": chances}, 4)  # yapf: disable
             truth = (chances * (1 - chances)).mean()
@@ -181,13 +182,15 @@ class DatasetTest(DatasetCase):
         frame = frame_of(dataset, dataset.of("test"), self.flags)
         after = np.full((20, 4), 2.0)
         natural = np.full((20, 4), True)
-        natural[10:, 0] = False  # cut off too early to tell
+        natural[10:, 0], after[10:, 0] = False, 1.0  # cut off too early to tell
         after[::2, 2:] = 9.0
-        prefixes = ceiling.Prefixes(np.arange(20), after, natural)
+        room = np.full((20, 1), 99)
+        prefixes = ceiling.Prefixes(np.arange(20), after, natural, room)
         found = ceiling.compare(frame, prefixes, {"survival": np.full(20, 0.5)}, 4)
         # All that count were said to end: half of them did not.
         self.assertAlmostEqual(found["ceiling"]["brier"].value, 0.5)
-        prefixes = ceiling.Prefixes(np.arange(20), np.full((20, 4), 2.0), np.full((20, 4), True))
+        prefixes = ceiling.Prefixes(np.arange(20), np.full((20, 4), 2.0), np.full((20, 4), True),
+                                    room)
         found = ceiling.compare(frame, prefixes, {"survival": np.full(20, 0.999),
                                                   "model": np.full(20, 0.5)}, 4)  # yapf: disable
         self.assertIsNone(found["model"]["skill_of_ceiling"].value)

@@ -27,8 +27,12 @@ def body(model, **more):
 
 class BinsTest(unittest.TestCase):
 
+    def ends(self, after, natural, room=100_000):
+        after = np.array(after)
+        return Ends(after, np.full(len(after), natural), np.full(len(after), room))
+
     def test_outcomes_of_a_natural_end(self):
-        table = bins.outcomes(Ends(np.array([1, 3, 2000]), np.array([True] * 3)))
+        table = bins.outcomes(self.ends([1, 3, 2000], True))
         self.assertEqual(table[0, 0], 1)
         self.assertTrue(np.isnan(table[0, 1:]).all())
         self.assertEqual(list(table[1, :3]), [0, 0, 1])
@@ -36,16 +40,32 @@ class BinsTest(unittest.TestCase):
         self.assertEqual(list(table[2]), [0] * bins.COUNT)
 
     def test_outcomes_of_an_answer_that_was_cut_off(self):
-        table = bins.outcomes(Ends(np.array([0, 1, 3, 4]), np.array([False] * 4)))
+        table = bins.outcomes(self.ends([0, 1, 2, 3, 4], False))
         self.assertTrue(np.isnan(table[0]).all())
-        self.assertEqual([np.nansum(~np.isnan(row)) for row in table], [0, 1, 2, 3])
+        # The third bin has the tokens 3 and 4: to see half of them is enough.
+        self.assertEqual([np.nansum(~np.isnan(row)) for row in table], [0, 1, 2, 3, 3])
         self.assertEqual(np.nansum(table), 0)
 
+    def test_a_bin_beyond_the_limit_has_no_outcome_however_the_answer_ended(self):
+        for natural in (True, False):
+            table = bins.outcomes(self.ends([7], natural, room=7))
+            self.assertEqual(list(table[0, :3]), [0, 0, 0])
+            self.assertTrue(np.isnan(table[0, 3:]).all())
+
     def test_what_is_known_of_a_horizon(self):
-        ends = Ends(np.array([4, 5, 3, 4]), np.array([True, True, False, False]))
-        known, happened = ends.within(4)
-        self.assertEqual(list(known), [True, True, False, True])
-        self.assertEqual(list(happened), [True, False, False, False])
+        known, happened = self.ends([4, 5], True).within(4)
+        self.assertEqual((list(known), list(happened)), ([True, True], [True, False]))
+        known, happened = self.ends([1, 2, 4], False).within(4)
+        self.assertEqual((list(known), list(happened)), ([False, True, True], [False] * 3))
+        self.assertFalse(self.ends([2], True, room=3).within(4)[0].any())
+
+    def test_the_mean_beyond_the_last_bin_is_that_of_a_constant_rate(self):
+        rng = np.random.default_rng(2)
+        wanted = 1024 + rng.geometric(1 / 500, 20_000)
+        room = np.full(len(wanted), 1024 + 300)
+        found = bins.tail_mean(Ends(np.minimum(wanted, room), wanted <= room, room))
+        self.assertAlmostEqual(found, 1024 + 500, delta=15)
+        self.assertEqual(bins.tail_mean(self.ends([2000], False)), bins.TAIL_MEAN_DEFAULT)
 
     def test_mean_and_quantiles_of_a_known_mixture(self):
         # A half at r = 1, the other half evenly over 5..8.

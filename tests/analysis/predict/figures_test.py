@@ -99,7 +99,7 @@ class CalibrationTest(unittest.TestCase):
         rng = np.random.default_rng(3)
         true = rng.normal(-2, 1.5, 40_000)
         seen = (rng.random(len(true)) < sigmoid(true)).astype(float)
-        curve = calibration.curve(0.5 * true + 1, seen)
+        curve = calibration.curve(0.5 * true + 1, seen, 0.0)
         fixed = np.interp(0.5 * true + 1, curve["x"], curve["y"])
         before = figures.calibration_error(figures.Drawings(np.arange(len(true)) % 99),
                                            np.arange(len(true)), sigmoid(0.5 * true + 1), seen)
@@ -111,9 +111,16 @@ class CalibrationTest(unittest.TestCase):
     def test_curves_rise_and_keep_the_order_of_rows(self):
         rng = np.random.default_rng(4)
         for z, seen in ((rng.normal(size=500), rng.random(500) < 0.5), (np.zeros(50), np.ones(50)),
-                        (np.arange(9.0), np.arange(9) % 2), (np.array([]), np.array([]))):
-            curve = calibration.curve(z, np.asarray(seen, dtype=float))
+                        (np.arange(9.0), np.arange(9) % 2)):
+            curve = calibration.curve(z, np.asarray(seen, dtype=float), 0.0)
             self.assertTrue((np.diff(curve["x"]) > 0).all() and (np.diff(curve["y"]) > 0).all())
+
+    def test_a_bin_of_which_no_outcome_is_known_says_what_it_is_given(self):
+        outcomes = np.array([[0.0, np.nan], [1.0, np.nan]])
+        curves = calibration.fit(np.array([[-1.0, 7.0], [1.0, -7.0]]), outcomes,
+                                 np.array([9.0, -2.5]))
+        self.assertEqual(list(np.interp([-50, 0, 50], curves[1]["x"], curves[1]["y"])), [-2.5] * 3)
+        self.assertNotIn(9.0, curves[0]["y"])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from dataset_test import DatasetCase
 from baton_analysis.errors import InputError
 from baton_analysis.predict import __main__ as predict
 from baton_analysis.predict import aims, bins, file, judging, models, train
-from baton_analysis.predict.frame import frame_of
+from baton_analysis.predict.dataset import Answer
+from baton_analysis.predict.frame import Frame, frame_of
 from baton_analysis.markdown import write_page
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "scripts" / "eos"
@@ -279,6 +280,40 @@ class AlarmsTest(DatasetCase):
         after = judging.alarm_thresholds(frame, said)
         self.assertEqual(after["all"], before["story"])
         self.assertNotIn("endless", after)
+
+
+class LimitsTest(DatasetCase):
+    """Answers with one hazard at each step, most of which a limit cuts off."""
+
+    HAZARD = 0.03
+
+    def frame(self):
+        rng = np.random.default_rng(6)
+        limits = np.exp(rng.uniform(np.log(4), np.log(256), 3000)).astype(int)
+        wanted = rng.geometric(self.HAZARD, len(limits))
+        answers = [
+            Answer(request_id=str(number), family="story", prompt=str(number), split="test", seed=0,
+                   temperature=0.8, top_p=1.0, max_tokens=int(limit), prompt_length=9,
+                   natural=bool(length <= limit), finish_reason="", figures=np.zeros((0, 5)),
+                   tokens=np.zeros(min(length, limit), dtype=int), part=None, rows=None)
+            for number, (limit, length) in enumerate(zip(limits, wanted)) if min(limit, length) > 1
+        ]
+        return Frame((), np.zeros((sum(a.length - 1 for a in answers), 0)), answers)
+
+    def test_who_knows_the_hazard_is_calibrated_and_covers(self):
+        frame = self.frame()
+        widths = bins.UPPER - bins.LOWER + 1
+        hazards = 1 - (1 - self.HAZARD)**widths
+        logits = np.tile(np.log(hazards) - np.log1p(-hazards), (frame.rows, 1))
+        said = judging.announced(logits, 1100.0)
+        found = judging.judge(frame, np.arange(frame.rows), said, said,
+                              judging.alarm_thresholds(frame, said))
+        for horizon in ("1", "4", "16", "64"):
+            self.assertLess(found["horizons"][horizon]["ece"].value, 0.02, horizon)
+        # The hazard of a bin does not say that its first tokens are the likelier ones.
+        self.assertAlmostEqual(found["remaining"]["coverage_90"].value, 0.9, delta=0.04)
+        targets = np.nanmean(bins.outcomes(frame.ends), axis=0)[:8]
+        self.assertTrue(np.allclose(targets, hazards[:8], atol=0.05), targets)
 
 
 class AimsTest(unittest.TestCase):
