@@ -41,10 +41,12 @@ class RowsReader {
  private:
   absl::Status Begin(const nlohmann::json& json, const std::string& where) {
     begun_ = true;
-    const std::string schema = json.is_object() ? json.value("schema", "") : "";
+    const auto schema =
+        json.is_object() ? json.value("schema", nlohmann::json()) : nlohmann::json();
     if (schema == kRowsSchema) return absl::OkStatus();
+    const std::string found = schema.is_string() ? schema.get<std::string>() : schema.dump();
     return absl::InvalidArgumentError(
-        absl::StrCat(where, ": found schema '", schema, "', expected '", kRowsSchema, "'"));
+        absl::StrCat(where, ": found schema '", found, "', expected '", kRowsSchema, "'"));
   }
 
   absl::Status End(const nlohmann::json& json) {

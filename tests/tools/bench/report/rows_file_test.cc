@@ -178,6 +178,8 @@ TEST_F(RowsFileTest, DefectsAreNamedWithTheirLine) {
   const std::string header = "{\"schema\":\"baton.bench.rows/1\"}\n";
   EXPECT_THAT(error_of(""), testing::HasSubstr("empty"));
   EXPECT_THAT(error_of("{\"schema\":\"other\"}\n"), testing::HasSubstr("found schema 'other'"));
+  EXPECT_THAT(error_of("{\"schema\":7}\n"), testing::HasSubstr("found schema '7'"));
+  EXPECT_THAT(error_of("[]\n"), testing::HasSubstr("found schema 'null'"));
   EXPECT_THAT(error_of(header + "nonsense\n{}\n"), testing::HasSubstr(":2: not JSON"));
   EXPECT_THAT(error_of(header + "{\"run\":0,\"index\":0}\n"), testing::HasSubstr("scheduled"));
   EXPECT_THAT(error_of(header + "[]\n"), testing::HasSubstr(":2"));
