@@ -38,9 +38,18 @@ GuideCompiler::GuideCompiler(std::shared_ptr<const Tokenizer> tokenizer,
     : options_(std::move(options)),
       tokenizer_(std::move(tokenizer)),
       masks_(options_.mask_threads, kMostMasksWaiting),
+      begins_(1, options_.most_waiting),
+      replays_(1, options_.most_waiting),
       compiles_(options_.compile_threads, options_.most_waiting) {}
 
 GuideCompiler::~GuideCompiler() = default;
+
+// Compiles first: what they have begun goes on in the other lines.
+void GuideCompiler::Stop() {
+  compiles_.Stop();
+  begins_.Stop();
+  replays_.Stop();
+}
 
 absl::StatusOr<std::shared_ptr<const GuideVocabulary>> GuideCompiler::Vocabulary(
     const GuideSpec& guide) {
@@ -53,18 +62,19 @@ absl::StatusOr<std::shared_ptr<const GuideVocabulary>> GuideCompiler::Vocabulary
   return vocabulary_;
 }
 
-absl::StatusOr<std::shared_ptr<const CompiledGuide>> GuideCompiler::Compile(
-    const GuideSpec& guide) {
+std::optional<GuideCompiler::Compiled> GuideCompiler::Kept(const std::string& key) {
+  base::MutexLock lock(&cache_mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return std::nullopt;
+  cache_.splice(cache_.begin(), cache_, found->second);
+  return found->second->compiled;
+}
+
+GuideCompiler::Compiled GuideCompiler::Compile(const GuideSpec& guide) {
   BATON_ASSIGN_OR_RETURN(const std::shared_ptr<const GuideVocabulary> vocabulary,
                          Vocabulary(guide));
   std::string key = KeyOf(guide);
-  {
-    base::MutexLock lock(&cache_mutex_);
-    if (const auto found = by_key_.find(key); found != by_key_.end()) {
-      cache_.splice(cache_.begin(), cache_, found->second);
-      return found->second->compiled;
-    }
-  }
+  if (auto kept = Kept(key)) return *std::move(kept);
   ++compiled_;
   auto compiled = vocabulary->Compile(guide);
   base::MutexLock lock(&cache_mutex_);
@@ -80,21 +90,42 @@ absl::StatusOr<std::shared_ptr<const CompiledGuide>> GuideCompiler::Compile(
 
 absl::Status GuideCompiler::Check(const GuideSpec& guide) { return Compile(guide).status(); }
 
-absl::StatusOr<std::shared_ptr<SequenceGuide>> GuideCompiler::Make(
-    const GuideSpec& guide, const std::vector<TokenId>& generated) {
-  BATON_ASSIGN_OR_RETURN(const std::shared_ptr<const CompiledGuide> compiled, Compile(guide));
-  BATON_ASSIGN_OR_RETURN(CompiledGuide::State start, compiled->Start());
+absl::StatusOr<std::shared_ptr<SequenceGuide>> GuideCompiler::Make(const Beginning& beginning,
+                                                                   const Compiled& compiled) {
+  if (!beginning.wanted()) return absl::CancelledError("nobody wants the answer any more");
+  BATON_RETURN_IF_ERROR(compiled.status());
+  BATON_ASSIGN_OR_RETURN(CompiledGuide::State start, (*compiled)->Start());
   BATON_ASSIGN_OR_RETURN(const std::shared_ptr<const GuideVocabulary> vocabulary,
-                         Vocabulary(guide));
-  auto state =
-      std::make_shared<GuideState>(guide.kind, std::move(start), vocabulary, &masks_, &watch_);
-  BATON_RETURN_IF_ERROR(state->TakeAll(generated));
+                         Vocabulary(beginning.guide));
+  auto state = std::make_shared<GuideState>(beginning.guide.kind, std::move(start), vocabulary,
+                                            &masks_, &watch_);
+  BATON_RETURN_IF_ERROR(state->TakeAll(beginning.generated));
   return state;
 }
 
-bool GuideCompiler::Begin(GuideSpec guide, std::vector<TokenId> generated, Begun begun) {
-  return compiles_.Submit([this, guide = std::move(guide), generated = std::move(generated),
-                           begun = std::move(begun)] { begun(Make(guide, generated)); });
+void GuideCompiler::Start(const Beginning& beginning, const Compiled& compiled) {
+  beginning.begun(Make(beginning, compiled));
+}
+
+TaskPool& GuideCompiler::LineOf(const Beginning& beginning) {
+  return beginning.generated.empty() ? begins_ : replays_;
+}
+
+void GuideCompiler::CompileAndStart(const std::shared_ptr<Beginning>& beginning) {
+  const Compiled compiled = beginning->wanted()
+                                ? Compile(beginning->guide)
+                                : absl::CancelledError("nobody wants the answer any more");
+  const auto start = [this, beginning, compiled] { Start(*beginning, compiled); };
+  if (!LineOf(*beginning).Submit(start)) start();
+}
+
+bool GuideCompiler::Begin(Beginning beginning) {
+  const auto shared = std::make_shared<Beginning>(std::move(beginning));
+  if (auto kept = Kept(KeyOf(shared->guide))) {
+    return LineOf(*shared).Submit(
+        [this, shared, compiled = *std::move(kept)] { Start(*shared, compiled); });
+  }
+  return compiles_.Submit([this, shared] { CompileAndStart(shared); });
 }
 
 }  // namespace baton

@@ -6,6 +6,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,13 +29,18 @@ struct GuideCompilerOptions {
   std::vector<TokenId> eos_ids;
   int compile_threads = 1;
   int mask_threads = 1;
-  size_t most_waiting = 256;  // guides that wait to be compiled
+  size_t most_waiting = 256;  // answers that wait in each of the lines to begin
   size_t most_cached = 128;   // compiled ones that are kept
 };
 
 // Makes masks of guides: compiles them on threads of its own, keeps what was compiled by its
 // content, and begins answers. Its vocabulary is made for the first guide, so that who sees none
 // pays nothing. Thread-safe.
+//
+// Answers begin in three lines, each of which has threads of its own, so that none waits for what
+// another costs: those whose guide is compiled and has tokens of theirs to take, which may be long;
+// those whose guide is compiled and takes none, which is soon done; and those whose guide is still
+// to be compiled, which then go on in one of the other two.
 class GuideCompiler final {
  public:
   // `tokenizer` is null where the model has none: every guide is then refused.
@@ -46,27 +52,39 @@ class GuideCompiler final {
   int64_t compiled() const { return compiled_; }
 
   // No guide is begun from now on; those that wait are dropped without a call.
-  void Stop() { compiles_.Stop(); }
+  void Stop();
 
   // Whether answers can follow this guide, on the caller's thread. INVALID_ARGUMENT with
   // INVALID_GUIDE, UNIMPLEMENTED with UNSUPPORTED_FIELD where there is no tokenizer or no EOS.
   absl::Status Check(const GuideSpec& guide);
 
   using Begun = std::function<void(absl::StatusOr<std::shared_ptr<SequenceGuide>>)>;
-  // Has `begun` called on a thread of ours, once, with the state of an answer that has these tokens
-  // already, or why there is none. False, without a call, when too many guides wait.
-  bool Begin(GuideSpec guide, std::vector<TokenId> generated, Begun begun);
+  struct Beginning {
+    GuideSpec guide;
+    std::vector<TokenId> generated;  // that the answer has already
+    std::function<bool()> wanted;    // asked when its turn comes, on any thread of ours
+    Begun begun;
+  };
+  // Has `begun` called on a thread of ours, once, with the state of the answer, or why there is
+  // none: CANCELLED where nobody wants it any more. False, without a call, when too many wait.
+  bool Begin(Beginning beginning);
 
  private:
+  using Compiled = absl::StatusOr<std::shared_ptr<const CompiledGuide>>;
   struct Entry {
     std::string key;
-    absl::StatusOr<std::shared_ptr<const CompiledGuide>> compiled;
+    Compiled compiled;
   };
 
   absl::StatusOr<std::shared_ptr<const GuideVocabulary>> Vocabulary(const GuideSpec& guide);
-  absl::StatusOr<std::shared_ptr<const CompiledGuide>> Compile(const GuideSpec& guide);
-  absl::StatusOr<std::shared_ptr<SequenceGuide>> Make(const GuideSpec& guide,
-                                                      const std::vector<TokenId>& generated);
+  std::optional<Compiled> Kept(const std::string& key);
+  Compiled Compile(const GuideSpec& guide);
+  // Where an answer begins whose guide is compiled.
+  TaskPool& LineOf(const Beginning& beginning);
+  void CompileAndStart(const std::shared_ptr<Beginning>& beginning);
+  void Start(const Beginning& beginning, const Compiled& compiled);
+  absl::StatusOr<std::shared_ptr<SequenceGuide>> Make(const Beginning& beginning,
+                                                      const Compiled& compiled);
 
   const GuideCompilerOptions options_;
   base::Mutex vocabulary_mutex_;
@@ -78,6 +96,8 @@ class GuideCompiler final {
   std::atomic<int64_t> compiled_{0};
   GuideWatch watch_;
   TaskPool masks_;
+  TaskPool begins_;
+  TaskPool replays_;
   TaskPool compiles_;  // last: its tasks use the others
 };
 

@@ -182,10 +182,12 @@ class WorkerStream : public Reactor,
       return MakeError(absl::StatusCode::kUnimplemented, {.reason = Reason::kUnsupportedField},
                        "this worker guides no answers; use another one");
     }
-    const GuideSpec guide = spec.guide;
-    std::vector<TokenId> generated = spec.generated;
-    auto begun = [self = this->shared_from_this(), this, then,
-                  spec = std::move(spec)](auto state) mutable {
+    GuideCompiler::Beginning beginning{.guide = spec.guide,
+                                       .generated = spec.generated,
+                                       .wanted = [this] { return !HasEnded(); },
+                                       .begun = {}};
+    beginning.begun = [self = this->shared_from_this(), this, then,
+                       spec = std::move(spec)](auto state) mutable {
       absl::Status status = state.status();
       if (status.ok() && !HasEnded()) {
         spec.follows = *std::move(state);
@@ -195,11 +197,9 @@ class WorkerStream : public Reactor,
       then.refused();
       End(status);  // nothing happens where it has ended
     };
-    if (core_->guides()->Begin(guide, std::move(generated), std::move(begun))) {
-      return absl::OkStatus();
-    }
+    if (core_->guides()->Begin(std::move(beginning))) return absl::OkStatus();
     return MakeError(absl::StatusCode::kResourceExhausted, {.reason = Reason::kFull},
-                     "too many guides wait to be compiled here; try another worker");
+                     "too many guided requests wait to begin here; try another worker");
   }
 
   bool HasEnded() {

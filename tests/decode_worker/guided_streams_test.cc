@@ -1,7 +1,13 @@
 // Streams of guided requests: workers trust routers and check all the same.
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <future>
+#include <string>
+#include <utility>
+
 #include "common/base/status.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/worker_harness.h"
 
 namespace baton {
@@ -126,6 +132,33 @@ TEST(GuidedStreamsTest, ACancelledOneLeavesNothing) {
   EXPECT_EQ(call.Finish().code(), absl::StatusCode::kCancelled);
   worker.control().Resume();
   EXPECT_TRUE(worker.Idle());
+}
+
+TEST(GuidedStreamsTest, ForACancelledOneNothingIsCompiled) {
+  std::promise<void> opens, done;
+  WorkerHarness worker({});
+  GuideCompiler& guides = *worker.core().guides();
+  const auto begin = [&](const std::string& text, std::function<bool()> wanted, auto begun) {
+    EXPECT_TRUE(guides.Begin({.guide = {GuideKind::kRegex, text},
+                              .generated = {},
+                              .wanted = std::move(wanted),
+                              .begun = std::move(begun)}));
+  };
+  const auto hold_up = [&] {
+    opens.get_future().wait();
+    return false;
+  };
+  begin("b", hold_up, [](const auto&) {});
+  DecodeCall call(worker, LocalStart(GuidedGeneration(worker_pb::GUIDE_KIND_REGEX, "a")));
+  EXPECT_TRUE(Eventually([&] { return worker.core().streams() == 1; }));
+  call.Cancel();
+  EXPECT_EQ(call.Finish().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(Eventually([&] { return worker.core().streams() == 0; }));
+  begin(
+      "c", [] { return true; }, [&](const auto&) { done.set_value(); });
+  opens.set_value();
+  done.get_future().wait();
+  EXPECT_EQ(guides.compiled(), 1) << "the last one";
 }
 
 TEST(GuidedStreamsTest, AWorkerWithoutGuidesSaysSo) {

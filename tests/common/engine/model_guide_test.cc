@@ -95,10 +95,14 @@ class ModelGuideTest : public ::testing::TestWithParam<bool> {
   std::shared_ptr<SequenceGuide> Begun(const GuideSpec& guide, std::vector<TokenId> generated) {
     auto told = std::make_shared<std::promise<std::shared_ptr<SequenceGuide>>>();
     auto begun = told->get_future();
-    EXPECT_TRUE(compiler_->Begin(guide, std::move(generated), [told](auto state) {
-      EXPECT_TRUE(state.ok()) << state.status();
-      told->set_value(state.ok() ? *state : nullptr);
-    }));
+    EXPECT_TRUE(compiler_->Begin({.guide = guide,
+                                  .generated = std::move(generated),
+                                  .wanted = [] { return true; },
+                                  .begun =
+                                      [told](auto state) {
+                                        EXPECT_TRUE(state.ok()) << state.status();
+                                        told->set_value(state.ok() ? *state : nullptr);
+                                      }}));
     return begun.get();
   }
   static Seen Run(EngineHarness* harness, SequenceSpec spec) {

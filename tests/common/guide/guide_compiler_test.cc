@@ -1,5 +1,9 @@
 // What each kind of guide allows, what is refused, and what is kept.
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <utility>
 
 #include "tests/common/guide/guide_fixture.h"
 
@@ -121,8 +125,64 @@ TEST_F(GuideCompilerTest, WhatWasCompiledIsKeptUpToABound) {
 TEST_F(GuideCompilerTest, AStoppedCompilerBeginsNothing) {
   compiler_->Stop();
   std::atomic<bool> called = false;
-  EXPECT_FALSE(compiler_->Begin({GuideKind::kRegex, "a"}, {}, [&](auto) { called = true; }));
+  EXPECT_FALSE(compiler_->Begin(
+      {.guide = {GuideKind::kRegex, "a"}, .generated = {}, .wanted = Always, .begun = [&](auto) {
+         called = true;
+       }}));
   EXPECT_FALSE(called);
+}
+
+// Holds up the line that asks it.
+class Barrier {
+ public:
+  ~Barrier() { Open(); }
+  void Open() {
+    if (!std::exchange(open_, true)) opens_.set_value();
+  }
+  std::function<bool()> wanted() {
+    return [opened = opened_] {
+      opened.wait();
+      return true;
+    };
+  }
+
+ private:
+  bool open_ = false;
+  std::promise<void> opens_;
+  std::shared_future<void> opened_ = opens_.get_future().share();
+};
+
+// Whether it has begun while others are held up.
+bool HasBegun(const std::future<absl::StatusOr<std::shared_ptr<SequenceGuide>>>& begun) {
+  return begun.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+}
+
+TEST_F(GuideCompilerTest, AGuideThatIsKeptDoesNotWaitForThoseThatAreNot) {
+  MustBegin(GuideKind::kRegex, "a+");
+  Barrier barrier;
+  const auto held_up = BeginLater(GuideKind::kRegex, "b+", {}, barrier.wanted());
+  EXPECT_TRUE(HasBegun(BeginLater(GuideKind::kRegex, "a+")));
+  EXPECT_TRUE(HasBegun(BeginLater(GuideKind::kRegex, "a+", {'a', 'a'})));
+  barrier.Open();
+  EXPECT_TRUE(HasBegun(held_up));
+}
+
+TEST_F(GuideCompilerTest, AFreshAnswerDoesNotWaitForTokensOfOthers) {
+  MustBegin(GuideKind::kRegex, "a+");
+  Barrier barrier;
+  const auto held_up = BeginLater(GuideKind::kRegex, "a+", {'a', 'a'}, barrier.wanted());
+  EXPECT_TRUE(HasBegun(BeginLater(GuideKind::kRegex, "a+")));
+  EXPECT_TRUE(HasBegun(BeginLater(GuideKind::kRegex, "b+")));
+  barrier.Open();
+  EXPECT_TRUE(HasBegun(held_up));
+}
+
+TEST_F(GuideCompilerTest, WhatNobodyWantsAnyMoreIsNotCompiled) {
+  const auto nobody = [] { return false; };
+  EXPECT_TRUE(absl::IsCancelled(BeginLater(GuideKind::kRegex, "a", {}, nobody).get().status()));
+  EXPECT_EQ(compiler_->compiled(), 0);
+  MustBegin(GuideKind::kRegex, "a");
+  EXPECT_TRUE(absl::IsCancelled(BeginLater(GuideKind::kRegex, "a", {'a'}, nobody).get().status()));
 }
 
 }  // namespace

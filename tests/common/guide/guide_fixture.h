@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <random>
@@ -26,14 +27,23 @@ class GuideTest : public ::testing::Test {
     compiler_ = std::make_unique<GuideCompiler>(tokenizer_, options_);
   }
 
-  // Begins an answer, and waits until it has begun.
-  absl::StatusOr<std::shared_ptr<SequenceGuide>> Begin(GuideKind kind, std::string text,
-                                                       std::vector<TokenId> generated = {}) {
-    auto told = std::make_shared<std::promise<absl::StatusOr<std::shared_ptr<SequenceGuide>>>>();
+  using Begun = absl::StatusOr<std::shared_ptr<SequenceGuide>>;
+  static bool Always() { return true; }
+
+  // Begins an answer; what becomes of it is told once it has begun.
+  std::future<Begun> BeginLater(GuideKind kind, std::string text,
+                                std::vector<TokenId> generated = {},
+                                std::function<bool()> wanted = Always) {
+    auto told = std::make_shared<std::promise<Begun>>();
     auto begun = told->get_future();
-    EXPECT_TRUE(compiler_->Begin({kind, std::move(text)}, std::move(generated),
-                                 [told](auto state) { told->set_value(std::move(state)); }));
-    return begun.get();
+    EXPECT_TRUE(compiler_->Begin({.guide = {kind, std::move(text)},
+                                  .generated = std::move(generated),
+                                  .wanted = std::move(wanted),
+                                  .begun = [told](auto state) { told->set_value(state); }}));
+    return begun;
+  }
+  Begun Begin(GuideKind kind, std::string text, std::vector<TokenId> generated = {}) {
+    return BeginLater(kind, std::move(text), std::move(generated)).get();
   }
   std::shared_ptr<SequenceGuide> MustBegin(GuideKind kind, std::string text,
                                            std::vector<TokenId> generated = {}) {
