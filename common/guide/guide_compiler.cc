@@ -77,6 +77,7 @@ GuideCompiler::Compiled GuideCompiler::Compile(const GuideSpec& guide) {
   if (auto kept = Kept(key)) return *std::move(kept);
   ++compiled_;
   auto compiled = vocabulary->Compile(guide);
+  if (!compiled.ok() && !absl::IsInvalidArgument(compiled.status())) return compiled;
   base::MutexLock lock(&cache_mutex_);
   if (by_key_.contains(key)) return compiled;  // another thread was as quick
   cache_.push_front({key, compiled});

@@ -55,7 +55,8 @@ class GuideCompiler final {
   void Stop();
 
   // Whether answers can follow this guide, on the caller's thread. INVALID_ARGUMENT with
-  // INVALID_GUIDE, UNIMPLEMENTED with UNSUPPORTED_FIELD where there is no tokenizer or no EOS.
+  // INVALID_GUIDE, UNIMPLEMENTED with UNSUPPORTED_FIELD where there is no tokenizer or no EOS,
+  // RESOURCE_EXHAUSTED with FULL where it could not be compiled now; only the first is kept.
   absl::Status Check(const GuideSpec& guide);
 
   using Begun = std::function<void(absl::StatusOr<std::shared_ptr<SequenceGuide>>)>;

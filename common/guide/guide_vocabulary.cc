@@ -1,5 +1,6 @@
 #include "common/guide/guide_vocabulary.h"
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -41,6 +42,15 @@ std::string_view WholeCharacters(std::string_view text) {
     break;
   }
   return text;
+}
+
+absl::Status NotCompiledNow(GuideKind kind, std::string_view why) {
+  const std::string field(GuideFieldName(kind));
+  return MakeError(
+      absl::StatusCode::kResourceExhausted,
+      {.reason = Reason::kFull, .field = field, .retry_after = std::chrono::milliseconds(1000)},
+      absl::StrCat(field, " could not be compiled now, because this machine is too ",
+                   "busy: ", std::string(why), "; try again later"));
 }
 
 }  // namespace
@@ -144,6 +154,7 @@ absl::StatusOr<std::shared_ptr<const CompiledGuide>> GuideVocabulary::Compile(
   const BatonStatus status = baton_guide_compile(handle_.get(), NumberOf(guide.kind),
                                                  rust::SliceOf(guide.text), &compiled, &error);
   if (status == BATON_INVALID) return InvalidGuide(guide.kind, rust::TakeString(error));
+  if (status == BATON_BUSY) return NotCompiledNow(guide.kind, rust::TakeString(error));
   if (status != BATON_OK) return rust::TakeError(status, error);
   return std::make_shared<const CompiledGuide>(compiled);
 }

@@ -44,8 +44,9 @@ class GuideVocabulary final {
       std::shared_ptr<const Tokenizer> tokenizer, int32_t width, std::span<const TokenId> eos_ids);
 
   // INVALID_ARGUMENT: INVALID_GUIDE, with the field, for what is no guide of its kind, what no
-  // answer can follow, and what would cost too much. Takes a few milliseconds, and by the bounds of
-  // the Rust library at most about one second.
+  // answer can follow, and what would cost too much. RESOURCE_EXHAUSTED: FULL, with the field,
+  // where this machine could not compile it now, which says nothing of the guide. Takes a few
+  // milliseconds, and by the bounds of the Rust library at most about one second.
   absl::StatusOr<std::shared_ptr<const CompiledGuide>> Compile(const GuideSpec& guide) const;
 
   // The token that an answer goes on with whose text goes on with `bytes` and anything behind them,

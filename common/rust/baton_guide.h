@@ -26,7 +26,8 @@ typedef enum {
 } BatonGuideKind;
 
 // A compiled guide. The vocabulary may be freed before it. BATON_INVALID for a text that is none of
-// its kind, that no answer can follow, or that would cost too much.
+// its kind, that no answer can follow, or that would cost too much; BATON_BUSY where there was no
+// thread for it, or the thread did not get a processor for long enough.
 typedef struct BatonGuide BatonGuide;
 BatonStatus baton_guide_compile(const BatonGuideVocabulary* vocabulary, uint32_t kind,
                                 BatonSlice text, BatonGuide** out, BatonBuffer* error);

@@ -19,6 +19,7 @@ typedef enum {
   BATON_NOT_FOUND = 1,  // the file is not there
   BATON_INVALID = 2,    // a file or an argument is wrong; the message says how
   BATON_INTERNAL = 3,   // a panic of the library
+  BATON_BUSY = 4,       // the machine could not do it now, which says nothing of what was asked
 } BatonStatus;
 
 // Borrowed bytes; null data only with size 0.

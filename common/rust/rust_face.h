@@ -26,8 +26,8 @@ inline std::string TakeString(BatonBuffer buffer) {
   return text;
 }
 
-// NOT_FOUND, INVALID_ARGUMENT or INTERNAL with the message of `error`, which is freed. Only for a
-// status other than BATON_OK: otherwise there is no message.
+// NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE or INTERNAL with the message of `error`, which is freed.
+// Only for a status other than BATON_OK: otherwise there is no message.
 inline absl::Status TakeError(BatonStatus status, BatonBuffer error) {
   const std::string message = TakeString(error);
   switch (status) {
@@ -35,6 +35,8 @@ inline absl::Status TakeError(BatonStatus status, BatonBuffer error) {
       return absl::NotFoundError(message);
     case BATON_INVALID:
       return absl::InvalidArgumentError(message);
+    case BATON_BUSY:
+      return absl::UnavailableError(message);
     default:
       return absl::InternalError("panic in the Rust library: " + message);
   }

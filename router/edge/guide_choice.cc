@@ -50,6 +50,8 @@ absl::Status CheckGuide(const GuideSpec& guide, GuideCompiler* guides) {
                                               "this router guides no answers; leave the guide out");
   if (status.ok()) return status;
   ErrorDetail detail = DetailOf(status);
+  // FULL is what workers tell routers.
+  if (detail.reason == Reason::kFull) detail.reason = Reason::kQueueFull;
   if (!detail.field.empty()) detail.field = absl::StrCat("spec.", std::move(detail.field));
   return MakeError(status.code(), std::move(detail),
                    {status.message().data(), status.message().size()});

@@ -233,8 +233,8 @@ class Protocols(unittest.TestCase):
             for answer in answers:
                 self.assertEqual(answer.result().ids, alone.ids)
             for one in attacks:
-                self.assertIn(one.result(), ("INVALID_GUIDE", "LIMIT_EXCEEDED", "length", "stop_grammar",
-                                             "stop_eos"))
+                self.assertIn(one.result(), ("INVALID_GUIDE", "LIMIT_EXCEEDED", "QUEUE_FULL", "length",
+                                             "stop_grammar", "stop_eos"))
         self.assertTrue(self.cluster.decode[0].running())
         self.cluster.assert_nothing_held()
 

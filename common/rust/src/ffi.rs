@@ -12,6 +12,7 @@ pub enum Status {
     NotFound = 1,
     Invalid = 2,
     Internal = 3,
+    Busy = 4,
 }
 
 /// Why a call failed, in words for a person.
@@ -24,6 +25,10 @@ pub struct Failure {
 impl Failure {
     pub fn invalid(message: impl Into<String>) -> Self {
         Failure { status: Status::Invalid, message: message.into() }
+    }
+    /// The machine could not do it now, which says nothing of what was asked.
+    pub fn busy(message: impl Into<String>) -> Self {
+        Failure { status: Status::Busy, message: message.into() }
     }
     pub fn not_found(message: impl Into<String>) -> Self {
         Failure { status: Status::NotFound, message: message.into() }

@@ -45,9 +45,11 @@ const MAX_CHOICES: usize = 1000;
 /// Characters of the library's messages that are passed on.
 const MAX_MESSAGE: usize = 600;
 const REHEARSED_TOKENS: usize = 3;
-/// What a rehearsal may take. It is some milliseconds for grammars as people write them, so a machine
-/// that is busy with other things refuses none of them.
+/// What a rehearsal may take. It is some milliseconds for grammars as people write them.
 const REHEARSAL_TIME: Duration = Duration::from_secs(5);
+/// What compiling must have had of a processor where a late rehearsal is the guide's fault. With less,
+/// the machine was at other things, the process stopped or held back.
+const DEAR_TIME: Duration = Duration::from_millis(2500);
 /// Compilers of hostile grammars recurse deeply; their memory is only touched if they do.
 const COMPILE_STACK: usize = 64 << 20;
 
@@ -111,22 +113,17 @@ impl Vocabulary {
     pub fn compile(&self, kind: Kind, text: &str) -> Outcome<Guide> {
         let (rehearses, rehearsed) = mpsc::channel();
         let mut at_work = Vec::new();
-        let compile = move || self.compile_here(kind, text, &rehearses);
+        let compile = move || (self.compile_here(kind, text, &rehearses), time_of_this_thread());
         thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(COMPILE_STACK);
-            match thread.spawn_scoped(scope, compile) {
-                Ok(running) => {
-                    let late = cancel_late(&rehearsed, &mut at_work);
-                    let broken = |_| Err(Failure::invalid("it breaks the grammar compiler"));
-                    match running.join().unwrap_or_else(broken) {
-                        _ if late => Err(Failure::invalid(format!(
-                            "its first tokens take more than {} s to work out; make it simpler",
-                            REHEARSAL_TIME.as_secs()
-                        ))),
-                        outcome => outcome,
-                    }
-                }
-                Err(error) => Err(Failure::invalid(format!("no thread to compile it: {error}"))),
+            let running = thread.spawn_scoped(scope, compile).map_err(|error| {
+                Failure::busy(format!("there is no thread to compile it ({error})"))
+            })?;
+            let late = cancel_late(&rehearsed, &mut at_work);
+            match running.join() {
+                Err(_) => Err(Failure::invalid("it breaks the grammar compiler")),
+                Ok((_, worked)) if late => Err(lateness(worked)),
+                Ok((outcome, _)) => outcome,
             }
         })
     }
@@ -146,6 +143,28 @@ impl Vocabulary {
         }
         Ok(Guide { fresh: Mutex::new(matcher), forces, words: self.words, eos: self.eos.clone() })
     }
+}
+
+/// What this thread has had of a processor.
+fn time_of_this_thread() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` may be written. The clock exists for as long as the thread.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Why there is no guide after a late rehearsal whose thread has `worked` so long.
+fn lateness(worked: Duration) -> Failure {
+    let limit = REHEARSAL_TIME.as_secs();
+    if worked >= DEAR_TIME {
+        return Failure::invalid(format!(
+            "its first tokens take more than {limit} s to work out; make it simpler"
+        ));
+    }
+    Failure::busy(format!(
+        "its first tokens were not worked out in {limit} s, of which it had a processor for {} ms",
+        worked.as_millis()
+    ))
 }
 
 /// Takes what ends the work of each parser that rehearses, before it begins.

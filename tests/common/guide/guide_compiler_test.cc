@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/common/guide/guide_fixture.h"
+#include "tests/fakes/no_room_for_stacks.h"
 
 namespace baton {
 namespace {
@@ -120,6 +121,20 @@ TEST_F(GuideCompilerTest, WhatWasCompiledIsKeptUpToABound) {
   // The same text is another guide as another kind.
   EXPECT_TRUE(compiler.Check({GuideKind::kGrammar, "start: \"b\""}).ok());
   EXPECT_FALSE(compiler.Check({GuideKind::kRegex, "start: \"(\" ("}).ok());
+}
+
+TEST_F(GuideCompilerTest, WhatCouldNotBeCompiledNowIsNeitherInvalidNorKept) {
+  const GuideSpec guide{GuideKind::kRegex, "a+"};
+  EXPECT_TRUE(compiler_->Check({GuideKind::kRegex, "b"}).ok()) << "there is a vocabulary";
+  {
+    const NoRoomForStacks none;
+    const absl::Status status = compiler_->Check(guide);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_EQ(ReasonOf(status), Reason::kFull) << status;
+    EXPECT_EQ(DetailOf(status).field, "guided_regex");
+    EXPECT_TRUE(DetailOf(status).retry_after.has_value());
+  }
+  EXPECT_TRUE(compiler_->Check(guide).ok());
 }
 
 TEST_F(GuideCompilerTest, AStoppedCompilerBeginsNothing) {

@@ -62,7 +62,9 @@ TEST_P(HostileGuides, EndInAnErrorOrInMasks) {
     const absl::Status status = (*begun)->status();
     EXPECT_TRUE(status.ok() || ReasonOf(status) == Reason::kLimitExceeded) << status;
   } else {
-    EXPECT_EQ(ReasonOf(begun.status()), Reason::kInvalidGuide) << begun.status();
+    // FULL on a machine that is too busy to tell.
+    const Reason reason = ReasonOf(begun.status());
+    EXPECT_TRUE(reason == Reason::kInvalidGuide || reason == Reason::kFull) << begun.status();
     EXPECT_LT(begun.status().message().size(), 1000u);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
