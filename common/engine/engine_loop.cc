@@ -148,6 +148,7 @@ void EngineLoop::Run() {
     const bool prepared = Propose();
     const base::Duration preparing = prepared ? clock_->Now() - now : base::Duration{};
     TellSwapCosts();
+    planned_at_ = now;
     StepPlan plan = scheduler_.Plan(now);
     watchdog_->Works();
     const bool changed = PublishAndEmit();
@@ -168,13 +169,12 @@ void EngineLoop::Run() {
 bool EngineLoop::TakeCommands(bool idle) {
   std::optional<Command> command;
   if (idle) {
-    const base::Instant now = clock_->Now();
-    const base::Instant wake = scheduler_.NextWake(now);
+    // What the last plan put off may be due by now.
+    const base::Instant wake = scheduler_.NextWake(planned_at_);
+    const base::Duration wait = std::min<base::Duration>(wake - clock_->Now(), kIdlePoll);
     watchdog_->Rests();
-    command =
-        gate_.PopUntil(wake == base::kNever ? base::kNever
-                                            : std::chrono::steady_clock::now() +
-                                                  std::min<base::Duration>(wake - now, kIdlePoll));
+    command = gate_.PopUntil(wake == base::kNever ? base::kNever
+                                                  : std::chrono::steady_clock::now() + wait);
   } else {
     command = gate_.TryPop();
   }

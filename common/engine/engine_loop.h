@@ -96,6 +96,7 @@ class EngineLoop final : public Engine {
   };
   std::deque<InFlight> in_flight_;
   base::Instant last_end_{};
+  base::Instant planned_at_{};  // the moment of the last plan
   StepTimes step_times_;
 
   base::Mutex stop_mutex_;

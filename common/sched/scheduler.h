@@ -102,7 +102,8 @@ class Scheduler {
   void ReturnLease(SequenceId id);
   // Ends sequences that are past their deadline, and refuses reservations that waited too long.
   void ExpireAt(base::Instant now);
-  // The next moment after `now` at which ExpireAt or Plan would do something without other input.
+  // The next moment at which ExpireAt or Plan would do something without other input, where Plan
+  // was last called with `now`. It may have passed since.
   base::Instant NextWake(base::Instant now) const;
 
   // All that Propose may ask about as things are, and what it would ask at most if everybody got as

@@ -14,6 +14,30 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// A clock by which telling what a plan has changed takes time.
+class SlowTellingClock final : public base::Clock {
+ public:
+  explicit SlowTellingClock(base::Duration telling) : telling_(telling) {}
+  base::Instant Now() const override { return clock_.Now(); }
+  double UnixNow() const override {
+    clock_.Advance(telling_);
+    return clock_.UnixNow();
+  }
+
+ private:
+  const base::Duration telling_;
+  mutable base::ManualClock clock_;
+};
+
+TEST(EngineLifeTest, APromptThatWasHeldForCompanyStartsAlsoIfItsTimePassesAtOnce) {
+  const SlowTellingClock clock(milliseconds(10));
+  auto options = Defaults();
+  options.clock = &clock;
+  options.engine.prefill_batch_wait = milliseconds(5);
+  EngineHarness harness(options);
+  EXPECT_EQ(harness.Generate(MakeSpec(10, 5)).size(), 5u);
+}
+
 TEST(EngineLifeTest, CancelInEachStateReturnsTheBlocks) {
   auto options = Defaults();
   options.engine.max_num_seqs = 2;
