@@ -135,7 +135,9 @@ int32_t Scheduler::GrowingSequences() const {
 
 bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
   const bool reserves = sequence->reserves();
-  int32_t provable = reserves ? sequence->length() : sequence->length() - 1;  // tokens
+  // A reservation draws nothing of its prompt, and a search that has begun has drawn behind it.
+  const bool draws = !reserves && !sequence->searches();
+  int32_t provable = draws ? sequence->length() - 1 : sequence->length();  // tokens
   if (sequence->scores()) provable = std::min(provable, sequence->scored - 1);
   PrefixCache::Found found;
   if (cache_ != nullptr) {

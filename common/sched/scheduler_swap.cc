@@ -89,7 +89,8 @@ int32_t Scheduler::TakeSwapped(LiveSequence* sequence, int32_t matched) {
   const int32_t cached = matched * options_.block_size;
   if (!sequence->swapped) return cached;
   const SwappedKv& kept = *sequence->swapped;
-  if (cached >= kept.computed) {
+  // Of a search there are also blocks behind its prompt.
+  if (cached >= kept.computed && !sequence->searches()) {
     ForgetSwapped(sequence);
     return cached;
   }

@@ -195,6 +195,29 @@ TEST_F(SchedulerBeamsTest, IsSwappedAsOneAndGoesOnWhereItWas) {
   ExpectAllBlocksBack();
 }
 
+// Whoever reads its prompt as well may hold all of the prompt's blocks.
+TEST_F(SchedulerBeamsTest, NothingIsLostOfASwappedSearchWhosePromptOthersHold) {
+  model_.eos_permille = 0;
+  Start(28, /*caching=*/true, /*host_blocks=*/40);
+  Add(kLocal, 56, 40);
+  const SequenceSpec spec = Beams(4, 2 * kBlockSize, 20);
+  const SequenceId id = Add(spec);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Step());
+  SequenceSpec longer = Spec(kPrefill, 2 * kBlockSize + 1, 1);
+  longer.prompt[0] = spec.prompt[0];
+  const SequenceId holder = Add(std::move(longer));
+  StepAll();
+  ASSERT_EQ(Last<FinishedEvent>(holder)->cached_tokens, 2 * kBlockSize);
+  const SchedulerFigures figures = scheduler_->figures();
+  EXPECT_GT(Last<FinishedEvent>(id)->preemptions, 0);
+  EXPECT_EQ(figures.swaps, figures.preemptions);
+  EXPECT_EQ(figures.swaps_lost, 0u);
+  EXPECT_EQ(figures.prompt_tokens_computed, 56u + 8u + 1u) << "each prompt once";
+  ExpectFound(id, spec);
+  ReturnLease(holder);
+  ExpectAllBlocksBack();
+}
+
 TEST_F(SchedulerBeamsTest, TheOldestAloneFinishesInThePoolThatItWasAdmittedFor) {
   const SequenceSpec spec = Beams(5, 7, 22);
   const auto blocks = static_cast<int32_t>(BeamPoolTokens(7, 22, 5, kBlockSize) / kBlockSize);
