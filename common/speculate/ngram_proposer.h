@@ -19,8 +19,9 @@ class NgramProposer {
   NgramProposer(NgramLengths lengths, int32_t most) : lengths_(lengths), most_(most) {}
 
   // Ids that may follow `history`, at most `most`, of which the first `drawing` are being drawn
-  // already. `fed` and `accepted` say what came of those proposed for this sequence before. The
-  // span is valid until the next call.
+  // already. Where these are not all, the sequence sits a step out, which is in vain if nothing can
+  // be proposed behind the token that was drawn. `fed` and `accepted` say what came of those
+  // proposed for this sequence before. The span is valid until the next call.
   std::span<const TokenId> Propose(SequenceId id, std::span<const TokenId> history, int32_t most,
                                    int32_t drawing, int64_t fed, int64_t accepted);
   // The sequence is over.
@@ -31,6 +32,7 @@ class NgramProposer {
   struct Live {
     NgramLookup lookup;
     ProposalPace pace;
+    int64_t sat_out = 0;  // the length behind which it sat a step out for what was proposed last
   };
 
   const NgramLengths lengths_;

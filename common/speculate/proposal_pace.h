@@ -19,7 +19,8 @@ class ProposalPace {
   // How many ids to propose behind `length` tokens, given what was fed and what was drawn of all
   // ids proposed until now.
   int32_t Next(int64_t length, int64_t fed, int64_t accepted);
-  // An end was foretold behind `length` tokens, and the text went on.
+  // What was foretold behind `length` tokens has cost something, and nothing of it was fed: an end
+  // of a text that went on, or a token that another one was drawn for.
   void Miss(int64_t length) { Learn(length, 1, 0); }
 
  private:
