@@ -44,12 +44,18 @@ constexpr PredictorKind PredictorKindOf(std::string_view name) {
 struct EndEstimate {
   int32_t at_step = 0;
   float expected_remaining = 0;
-  float p50 = 0, p90 = 0;                             // quantiles of remaining
+  float p50 = 0, p90 = 0;                             // quantiles of remaining, whole numbers
   std::array<float, kEndHorizons.size()> p_within{};  // of remaining <= horizon
   PredictorKind kind = PredictorKind::kNone;
 
   friend bool operator==(const EndEstimate&, const EndEstimate&) = default;
 };
+
+// Whether it is known when the end comes, as at a limit, and nothing is left to chance. Both
+// quantiles are the same of an estimate, too, where most of its ends lie at one token.
+inline bool IsSure(const EndEstimate& end) {
+  return end.p50 == end.p90 && end.p50 == end.expected_remaining;
+}
 
 // What came of "the model ends the answer within so many tokens".
 enum class EndOutcome : uint8_t {

@@ -21,7 +21,7 @@ void CheckEstimate(const EndChances& chances, double tail_mean) {
   }
   const EndEstimate estimate = EstimateOf(chances, tail_mean, 1, PredictorKind::kSum);
   BATON_CHECK(estimate.expected_remaining >= 0.99f) << estimate.expected_remaining;
-  BATON_CHECK(estimate.p50 >= 0 && estimate.p90 >= estimate.p50) << estimate.p90;
+  BATON_CHECK(estimate.p50 >= 1 && estimate.p90 >= estimate.p50) << estimate.p90;
 }
 
 }  // namespace

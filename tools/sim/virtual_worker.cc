@@ -30,7 +30,7 @@ std::unique_ptr<EndPredictor> PredictorOf(const WorkerSetup& setup) {
 // How likely the answer ends within so many tokens: between two horizons as if it were as likely at
 // each token, and the truth where it is known.
 double EndWithin(const EndEstimate& end, double tokens) {
-  if (end.p50 == end.p90) return end.p50 <= static_cast<float>(tokens) ? 1 : 0;
+  if (IsSure(end)) return end.p50 <= static_cast<float>(tokens) ? 1 : 0;
   double before = 0, likely_before = 0;
   for (size_t i = 0; i < kEndHorizons.size(); ++i) {
     const auto horizon = static_cast<double>(kEndHorizons[i]);

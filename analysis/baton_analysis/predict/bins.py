@@ -16,6 +16,7 @@ LOWER = np.concatenate(([1], UPPER[:-1] + 1))
 COUNT = len(UPPER)  # of logits; there is one bin more
 HORIZONS = (1, 4, 16, 64, 256)  # those of the interface
 TAIL_MEAN_DEFAULT = 2048.0
+ROUNDING = 1e-9  # of a quantile in tokens: what is a whole number but for that is one
 
 
 class Ends(NamedTuple):
@@ -80,11 +81,12 @@ def expected(chances: np.ndarray, tail: float) -> np.ndarray:
 
 
 def quantile(chances: np.ndarray, tail: float, q: float) -> np.ndarray:
-    """The smallest x with P(r <= x) >= q, where mass lies evenly inside bins: [rows]."""
+    """The smallest whole x with P(r <= x) >= q, where each token of a bin is as likely: [rows]."""
     knots = np.concatenate(([0], UPPER, [2 * tail - (UPPER[-1] + 1)])).astype(float)
     rows = len(chances)
     cdf = np.column_stack([np.zeros(rows), chances, np.ones(rows)])
     above = np.argmax(cdf >= q, axis=1)
     at = np.arange(rows)
     low, high = cdf[at, above - 1], cdf[at, above]
-    return knots[above - 1] + (q - low) / (high - low) * (knots[above] - knots[above - 1])
+    found = knots[above - 1] + (q - low) / (high - low) * (knots[above] - knots[above - 1])
+    return np.ceil(found - ROUNDING)

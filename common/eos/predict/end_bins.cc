@@ -11,14 +11,17 @@ double Sigmoid(double z) {
   return z >= 0 ? 1 / (1 + low) : low / (1 + low);
 }
 
-// The smallest x with P(remaining <= x) >= q.
+// Of a quantile in tokens: what is a whole number but for that is one.
+constexpr double kRounding = 1e-9;
+
+// The smallest whole x with P(remaining <= x) >= q.
 double Quantile(const EndChances& chances, double tail_mean, double q) {
   double low_x = 0, low_p = 0;
   for (size_t bin = 0; bin <= kBins; ++bin) {
     const bool last = bin == kBins;
     const double x = last ? 2 * tail_mean - (kBinEnds.back() + 1) : kBinEnds[bin];
     const double p = last ? 1 : chances[bin];
-    if (p >= q) return low_x + (q - low_p) / (p - low_p) * (x - low_x);
+    if (p >= q) return std::ceil(low_x + (q - low_p) / (p - low_p) * (x - low_x) - kRounding);
     low_x = x;
     low_p = p;
   }

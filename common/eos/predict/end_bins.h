@@ -30,8 +30,8 @@ using Calibrations = std::array<Calibration, kBins>;
 
 EndChances ChancesOf(const EndLogits& logits);
 
-// Everything that an estimate says. Mass lies evenly inside a bin, that of the last one around
-// `tail_mean`, which is more than kBinEnds.back() + 1.
+// Everything that an estimate says. The tokens of a bin are alike likely, those of the last one
+// around `tail_mean`, which is more than kBinEnds.back() + 1.
 EndEstimate EstimateOf(const EndChances& chances, double tail_mean, int32_t at_step,
                        PredictorKind kind);
 

@@ -24,8 +24,9 @@ Survival::Survival(const SequenceView& view)
   const EndEstimate& end = *view.end;
   const double p50 = double{end.p50}, p90 = std::max(p50, double{end.p90});
   tail_tokens_ = (p90 - p50) / std::log(0.5 / 0.1);
-  size_t used = 1;                                        // the first one is now
-  if (tail_tokens_ == 0) limit_ = std::min(limit_, p50);  // somebody is sure
+  sure_ = IsSure(end);
+  if (sure_) limit_ = std::min(limit_, p50);
+  size_t used = 1;  // the first one is now
   for (size_t i = 0; i < kEndHorizons.size(); ++i) {
     points_[used++] = {static_cast<double>(kEndHorizons[i]), 1 - double{end.p_within[i]}};
   }
@@ -40,11 +41,12 @@ Survival::Survival(const SequenceView& view)
 double Survival::At(double tokens) const {
   if (!known_) return 1;
   if (tokens >= limit_) return 0;
-  if (tail_tokens_ == 0) return 1;
+  if (sure_) return 1;
   const auto behind = std::ranges::upper_bound(points_, tokens, {}, &Point::tokens);
   if (behind == points_.begin()) return 1;
   const Point& before = *(behind - 1);
   if (behind == points_.end()) {
+    if (tail_tokens_ == 0) return 0;
     return before.stays * std::exp(-(tokens - before.tokens) / tail_tokens_);
   }
   const double part = (tokens - before.tokens) / (behind->tokens - before.tokens);

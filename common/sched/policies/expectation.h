@@ -28,7 +28,7 @@ class Survival final {
   struct Point {
     double tokens = 0, stays = 1;
   };
-  bool known_ = false;
+  bool known_ = false, sure_ = false;
   double limit_ = 0;
   std::array<Point, 3 + kEndHorizons.size()> points_{};  // by tokens; chances never grow
   double tail_tokens_ = 0;  // in which a chance falls to its e-th part; 0: at once

@@ -71,12 +71,22 @@ class BinsTest(unittest.TestCase):
         # A half at r = 1, the other half evenly over 5..8.
         chances = np.array([[.5, .5, .5, 1, 1, 1, 1, 1, 1, 1]])
         self.assertAlmostEqual(bins.expected(chances, 2000)[0], .5 * 1 + .5 * 6.5)
-        self.assertAlmostEqual(bins.quantile(chances, 2000, .25)[0], .5)
-        self.assertAlmostEqual(bins.quantile(chances, 2000, .5)[0], 1)
-        self.assertAlmostEqual(bins.quantile(chances, 2000, .75)[0], 6)
+        for q, x in ((.25, 1), (.5, 1), (.51, 5), (.75, 6), (.76, 7), (.9, 8)):
+            self.assertEqual(bins.quantile(chances, 2000, q)[0], x, q)
         never = np.zeros((1, bins.COUNT))
         self.assertAlmostEqual(bins.expected(never, 2000)[0], 2000)
-        self.assertAlmostEqual(bins.quantile(never, 2000, .5)[0], (1024 + 2975) / 2)
+        self.assertEqual(bins.quantile(never, 2000, .5)[0], math.ceil((1024 + 2975) / 2))
+
+    def test_a_quantile_holds_as_many_ends_as_it_says(self):
+        rng = np.random.default_rng(4)
+        for hazards in ([.97] + [.5] * 9, [.05, .1, .2, .999] + [.999] * 6, [1e-3] * 6 + [.9] * 4):
+            chances = bins.within(np.array([[logit(hazard) for hazard in hazards]]))
+            at = np.minimum(np.searchsorted(chances[0], rng.random(50_000)), bins.COUNT - 1)
+            remaining = rng.integers(bins.LOWER[at], bins.UPPER[at] + 1)
+            for q in (.1, .5, .9):
+                x = bins.quantile(chances, 2000, q)[0]
+                self.assertGreaterEqual((remaining <= x).mean(), q - .01)
+                self.assertLess((remaining <= x - 1).mean(), q + .01)
 
 
 class EvaluatorsTest(unittest.TestCase):

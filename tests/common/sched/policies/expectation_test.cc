@@ -31,6 +31,17 @@ TEST(SurvivalTest, OneThatIsSureEndsAtOnce) {
   EXPECT_EQ(survival.At(80), 0);
 }
 
+TEST(SurvivalTest, EqualQuantilesAreNotTakenForCertainty) {
+  SequenceView view = ViewOf({.left = 6});
+  view.end->p50 = view.end->p90 = 3;
+  view.end->p_within = {0.3F, 0.95F, 0.95F, 0.95F, 0.98F};
+  const Survival survival(view);
+  EXPECT_NEAR(survival.At(1), 0.7, 1e-6);
+  EXPECT_NEAR(survival.At(4), 0.05, 1e-6);
+  EXPECT_NEAR(survival.At(100), 0.05 - 0.03 * 36 / 192, 1e-6) << "some go on";
+  EXPECT_EQ(survival.At(300), 0);
+}
+
 TEST(SurvivalTest, NobodyIsLeftBehindTheLimit) {
   SequenceView view = ViewOf({.limit = 30, .left = 1000});
   EXPECT_EQ(Survival(view).At(29), 1);
