@@ -57,6 +57,14 @@ def of_file(path: str, dataset: Dataset) -> Model:
 
 
 def _served(path: str, dataset: Dataset) -> Model:
+    body = body_for(path, dataset)
+    seed = body["metrics"].get("seed", 0)
+    return Model(body["name"], seed, body["tail_mean"],
+                 lambda frame: evaluators.logits(body, frame.inputs()))
+
+
+def body_for(path: str, dataset: Dataset) -> dict:
+    """Of a predictor file that can be asked about the rows of this data set."""
     body = file.read(path)
     if dataset.fingerprint and body["model_fingerprint"] != dataset.fingerprint:
         raise InputError(
@@ -64,9 +72,7 @@ def _served(path: str, dataset: Dataset) -> Model:
             f"{dataset.fingerprint!r}; expected the same")
     if any("probe[" in name for name in body["features"]):
         _check_probe(path, body["probe"], dataset)
-    seed = body["metrics"].get("seed", 0)
-    return Model(body["name"], seed, body["tail_mean"],
-                 lambda frame: evaluators.logits(body, frame.inputs()))
+    return body
 
 
 def _check_probe(path: str, wanted: dict, dataset: Dataset):

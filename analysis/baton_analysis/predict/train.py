@@ -9,7 +9,8 @@ import sys
 import numpy as np
 
 from baton_analysis.errors import InputError
-from baton_analysis.predict import bins, boundaries, calibration, file, kinds, probe, survival
+from baton_analysis.predict import (bins, boundaries, calibration, evaluators, file, kinds, models,
+                                    probe, survival)
 from baton_analysis.predict.dataset import ROWS_MAX, Answer, Dataset
 from baton_analysis.predict.evaluators import calibrated
 from baton_analysis.predict.fitted import Fitted, targets
@@ -26,7 +27,10 @@ def main(arguments: list[str]) -> int:
         dataset = Dataset(options.dataset, options.rows_max)
         flags = boundaries.flags_by_id(options.model)
         trained = Trained(dataset, flags, options)
-        trained.write(options.kind, options.seed, options.out)
+        if options.calibrate:
+            trained.calibrate(options.calibrate, options.out)
+        else:
+            trained.write(options.kind, options.seed, options.out)
     except InputError as error:
         print(f"eos train: {error}", file=sys.stderr)
         return 2
@@ -91,6 +95,18 @@ class Trained:
         print(
             f"{kinds.KINDS[kind].title}, seed {seed}: {self.train.rows:,} rows of "
             f"{len(self.train.answers):,} answers -> {out}", flush=True)
+
+    def calibrate(self, path: str, out: str):
+        """The predictor of a file as it is, with calibration curves of this data set."""
+        body = models.body_for(path, self._dataset)
+        curves = self._curves(evaluators.logits(body | {"calibration": None}, self.valid.inputs()))
+        file.write(out, body | {
+            "calibration": curves,
+            "tail_mean": self.tail_mean,
+            "metrics": body["metrics"] | {"calibration_rows": self.valid.rows},
+        })  # yapf: disable
+        print(f"{body['name']} of {path}: calibrated on {self.valid.rows:,} rows -> {out}",
+              flush=True)
 
     def _write_file(self, kind, seed, fitted, curves, out):
         used = fitted.parts["features"]
@@ -184,6 +200,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         help="the predictor file; of a kind that is only compared, what it says of "
         "the other splits")
     parser.add_argument("--kind", choices=tuple(kinds.KINDS), default=KIND)
+    parser.add_argument("--calibrate", metavar="FILE",
+                        help="trains nothing: this predictor file with new calibration curves")
     parser.add_argument("--seed", type=int, default=1)
     add_training_options(parser)
     return parser.parse_args(arguments)

@@ -45,6 +45,25 @@ class TrainTest(DatasetCase):
     def evaluate(self, *arguments):
         return self.run_main("evaluate", self.folder, *arguments, "--model", self.model)
 
+    def test_a_file_is_calibrated_anew_and_otherwise_stays(self):
+        synthetic_dataset.write(self.folder, prompts=60)
+        self.assertEqual(self.train("survival")[0], 0)
+        trained = file.read(self.out)
+        again = self.out + ".again"
+        code, out, _ = self.run_main("train", self.folder, "--model", self.model, "--calibrate",
+                                     self.out, "--out", again)
+        self.assertEqual(code, 0)
+        self.assertIn("calibrated on", out)
+        found = file.read(again)
+        self.assertEqual(found["model"], trained["model"])
+        # No limit of this data set reaches as far as the last bin, and each reaches the first.
+        self.assertEqual(len(found["calibration"][-1]["x"]), 1)
+        self.assertGreater(len(found["calibration"][0]["x"]), 2)
+        code, _, error = self.run_main("train", self.folder, "--model", self.model, "--calibrate",
+                                       self.out + ".missing", "--out", again)
+        self.assertEqual(code, 2)
+        self.assertIn("cannot be read", error)
+
     def test_a_file_is_written_and_judged(self):
         synthetic_dataset.write(self.folder, prompts=60, ceiling=True)
         self.assertEqual(self.train("survival")[0], 0)
