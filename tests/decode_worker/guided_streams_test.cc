@@ -136,6 +136,7 @@ TEST(GuidedStreamsTest, ACancelledOneLeavesNothing) {
 
 TEST(GuidedStreamsTest, ForACancelledOneNothingIsCompiled) {
   std::promise<void> opens, done;
+  const std::shared_future<void> opened = opens.get_future().share();
   WorkerHarness worker({});
   GuideCompiler& guides = *worker.core().guides();
   const auto begin = [&](const std::string& text, std::function<bool()> wanted, auto begun) {
@@ -145,7 +146,7 @@ TEST(GuidedStreamsTest, ForACancelledOneNothingIsCompiled) {
                               .begun = std::move(begun)}));
   };
   const auto hold_up = [&] {
-    opens.get_future().wait();
+    opened.wait();
     return false;
   };
   begin("b", hold_up, [](const auto&) {});
