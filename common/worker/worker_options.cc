@@ -42,6 +42,13 @@ Policy PolicyOf(const EngineFlags& flags) {
 
 }  // namespace
 
+WorkerFlags FlagsOfRole(WorkerFlags flags, WorkerRole role) {
+  if (role != WorkerRole::kPrefill) return flags;
+  flags.engine.policy = PolicyFlag::kFcfs;
+  flags.engine.speculative = SpeculativeFlag::kNone;
+  return flags;
+}
+
 std::string SpeculationOf(const WorkerFlags& worker) {
   if (!worker.draft.model.empty()) return WordOf(SpeculativeFlag::kDraft);
   const bool looks_up = worker.engine.speculative == SpeculativeFlag::kNgram;

@@ -29,6 +29,7 @@
 #include "common/worker/status_service.h"
 #include "common/worker/survival_saver.h"
 #include "common/worker/worker_model.h"
+#include "common/worker/worker_options.h"
 #include "common/worker/worker_predictor.h"
 #include "grpcpp/impl/service_type.h"
 #include "kernels/backend_factory.h"
@@ -43,20 +44,13 @@ constexpr auto kLastWords = std::chrono::seconds(2);
 // Watch streams are still open then; a router takes their end as the end of the worker.
 constexpr auto kShutdownGrace = std::chrono::milliseconds(100);
 
-// Prefill workers know nothing of ends, so there is nothing to choose by, and no line to choose
-// from.
-WorkerFlags WithPolicyOfRole(WorkerFlags flags, WorkerRole role) {
-  if (role == WorkerRole::kPrefill) flags.engine.policy = PolicyFlag::kFcfs;
-  return flags;
-}
-
 // A worker between its start and its end. Members are destroyed in the order that their threads
 // need: server, services, core (which stops the engine), engine, model.
 class Worker final {
  public:
   Worker(const WorkerRoleSpec& spec, const WorkerFlags& flags)
       : spec_(spec),
-        flags_(WithPolicyOfRole(flags, spec.role)),
+        flags_(FlagsOfRole(flags, spec.role)),
         registry_(
             {.role = spec.role == WorkerRole::kPrefill ? MetricRole::kPrefill : MetricRole::kDecode,
              .also_prefill = flags.roles.elastic,

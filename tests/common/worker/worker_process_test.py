@@ -271,6 +271,12 @@ class WorkerProcessTest(unittest.TestCase):
         self.assertIn("baton_spec_decode_draft_steps_total{", worker.get("/metrics"))
         self.assertEqual(worker.terminate(), 0, worker.tail())
 
+    def test_a_prefill_worker_foretells_nothing(self):
+        for role, speculation in (("prefill", "none"), ("decode", "ngram")):
+            worker = self.start(role, "--speculative", "ngram")
+            self.assertIn(f"speculation {speculation}\n", worker.tail())
+            self.assertEqual(worker.terminate(), 0, worker.tail())
+
     def test_swap_space_is_taken_at_start_by_workers_that_generate(self):
         ports = ["--port", 0, "--admin-port", 0, *SMALL]
         code, text = run_to_exit("decode", [MODEL, *ports, "--swap-space", 1 << 49])
