@@ -126,7 +126,6 @@ class Figures(Measured):
         self.assertEqual(rows["w4, prefill of 2 x 64"]["baton"], "not measured")
         self.assertNotIn("not measured", [row["baton"] for name, row in rows.items() if name.startswith("w8")])
 
-
     def test_weights_of_one_kind_that_hang_leave_time_to_the_other(self):
         self.write_program("bench_kernels", BENCH.format(python=sys.executable, names=LINES, fails=[]).replace(
             "for name in", '"w4" in sys.argv and __import__("time").sleep(600)\nfor name in', 1))

@@ -14,22 +14,13 @@ import gpu_run  # noqa: E402
 import machine  # noqa: E402
 import plan  # noqa: E402
 import report  # noqa: E402
-import sizes  # noqa: E402
 import test_folder  # noqa: E402
-
-
-def context(device="cpu", **values):
-    made = gpu_run.Context(device, None, {}, {}, sys.executable, pathlib.Path("."), pathlib.Path("model"),
-                           sizes.of(device))
-    for name, value in values.items():
-        setattr(made, name, value)
-    return made
 
 
 class Parts(test_folder.Folder):
     def run_parts(self, *parts, budget_s=60):
         seen = []
-        results = plan.run_all(parts, context(), self.folder, self.folder / "log.txt", budget_s,
+        results = plan.run_all(parts, test_folder.context(), self.folder, self.folder / "log.txt", budget_s,
                                lambda results: seen.append(len(results)))
         self.assertEqual(seen, list(range(1, len(parts) + 1)))
         return results
@@ -122,7 +113,7 @@ class Parts(test_folder.Folder):
 
     def test_cuda_that_does_not_start_is_told_by_the_facts(self):
         facts, = plan.chosen(gpu_run.PARTS, "facts")
-        lost = context("cuda", build=types.SimpleNamespace(info={}, origin="b"))
+        lost = test_folder.context("cuda", build=types.SimpleNamespace(info={}, origin="b"))
         with mock.patch.object(machine, "driver", side_effect=machine.CudaError("libcuda.so.1 does not load")):
             result, = plan.run_all([facts], lost, self.folder, self.folder / "log.txt", 60, lambda _: None)
         self.assertEqual((result.status, result.why),

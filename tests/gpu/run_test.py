@@ -24,14 +24,6 @@ import test_folder  # noqa: E402
 import transports  # noqa: E402
 
 
-def context(device="cpu", **values):
-    made = gpu_run.Context(device, None, {}, {}, sys.executable, pathlib.Path("."), pathlib.Path("model"),
-                           sizes.of(device))
-    for name, value in values.items():
-        setattr(made, name, value)
-    return made
-
-
 class Report(unittest.TestCase):
     def results(self):
         rows = [report.Row("decode", 80, "bandwidth", "4.1 ms", 79.96, "9.0 ms", True, {"of": "copy bandwidth"}),
@@ -143,7 +135,7 @@ class Programs(test_folder.Folder):
         path = self.write_program("some_gpu_test", f"#!/bin/sh\n{text}\n")
         log = io.StringIO()
         with contextlib.redirect_stdout(log):
-            outcome = gtests.run_gtest(context(work=self.folder, build=None), "some_gpu_test", path, limit_s)
+            outcome = gtests.run_gtest(test_folder.context(work=self.folder, build=None), "some_gpu_test", path, limit_s)
         self.log = log.getvalue()
         return outcome
 

@@ -1,10 +1,22 @@
-"""A test with a folder and an environment of its own."""
+"""A test with a folder and an environment of its own, and a run of tests/gpu/run for the parts of one."""
 
 import os
 import pathlib
 import stat
+import sys
 import tempfile
 import unittest
+
+import gpu_run
+import sizes
+
+
+def context(device="cpu", **values):
+    made = gpu_run.Context(device, None, {}, {}, sys.executable, pathlib.Path("."), pathlib.Path("model"),
+                           sizes.of(device))
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
 
 
 class Folder(unittest.TestCase):
