@@ -170,10 +170,11 @@ TEST(ConnectionLifeTest, WhatDoesNotEndIsCancelledAtTheLast) {
   EXPECT_FALSE(held.End().ok());
 }
 
-TEST(ConnectionLifeTest, AnOldConnectionIsReplacedAndItsStreamOutlivesIt) {
+// A stream goes on when its connection is replaced.
+void ExpectStreamOutlivesConnection(const RpcServerOptions& options) {
   HoldingService service;
   service.Hold(true);
-  auto server = *RpcServer::Start({.max_connection_age = milliseconds(50)}, {&service});
+  auto server = *RpcServer::Start(options, {&service});
   const auto channel = *MakeChannel(server->address(), {});
   Held held(channel);
   ASSERT_TRUE(held.began);
@@ -183,6 +184,10 @@ TEST(ConnectionLifeTest, AnOldConnectionIsReplacedAndItsStreamOutlivesIt) {
       [&] { return Call(channel) == grpc::StatusCode::OK && service.last_peer() != old; }));
   service.Release();
   EXPECT_TRUE(held.End().ok());
+}
+
+TEST(ConnectionLifeTest, AnOldConnectionIsReplacedAndItsStreamOutlivesIt) {
+  ExpectStreamOutlivesConnection({.max_connection_age = milliseconds(50)});
 }
 
 TEST(ConnectionLifeTest, TheGraceOfAnOldConnectionEnds) {
@@ -196,20 +201,8 @@ TEST(ConnectionLifeTest, TheGraceOfAnOldConnectionEnds) {
 }
 
 TEST(ConnectionLifeTest, WithoutABoundOfTheGraceAStreamTakesAsLongAsItDoes) {
-  HoldingService service;
-  service.Hold(true);
-  auto server = *RpcServer::Start(
-      {.max_connection_age = milliseconds(20), .max_connection_age_grace = milliseconds(0)},
-      {&service});
-  const auto channel = *MakeChannel(server->address(), {});
-  Held held(channel);
-  ASSERT_TRUE(held.began);
-  const std::string old = service.last_peer();
-  service.Hold(false);
-  EXPECT_TRUE(Eventually(
-      [&] { return Call(channel) == grpc::StatusCode::OK && service.last_peer() != old; }));
-  service.Release();
-  EXPECT_TRUE(held.End().ok());
+  ExpectStreamOutlivesConnection(
+      {.max_connection_age = milliseconds(20), .max_connection_age_grace = milliseconds(0)});
 }
 
 TEST(ConnectionLifeTest, WithoutAnAgeAConnectionStays) {
