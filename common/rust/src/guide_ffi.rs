@@ -1,7 +1,8 @@
 //! The C ABI of baton_guide.h, by the rules of lib.rs.
 
 use crate::ffi::{free_handle, guard, guard_value, handle, Owned, Slice, Status};
-use crate::guide::{Guide, GuideToken, Kind, State, Vocabulary};
+use crate::guide::{Guide, GuideToken, State, Vocabulary};
+use crate::guide_grammar::Kind;
 use crate::Token;
 
 #[no_mangle]

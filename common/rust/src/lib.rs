@@ -8,6 +8,7 @@ mod ffi;
 mod files;
 mod guide;
 mod guide_ffi;
+mod guide_grammar;
 mod jinja;
 mod jinja_bounds;
 mod prefix_space;
