@@ -26,13 +26,6 @@ MetricInfo WorkerRow(Metric id, MetricType type, std::string name, std::string h
   return Row(id, type, kWorkersOwn, std::move(name), std::move(help));
 }
 
-MetricInfo WorkerHistogram(Metric id, std::string name, std::vector<double> buckets,
-                           std::string help) {
-  MetricInfo row = WorkerRow(id, MetricType::kHistogram, std::move(name), std::move(help));
-  row.buckets = std::move(buckets);
-  return row;
-}
-
 MetricInfo Labelled(MetricInfo row, std::string label, std::vector<std::string> values) {
   row.labels.push_back({std::move(label), std::move(values)});
   return row;

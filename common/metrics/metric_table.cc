@@ -44,6 +44,14 @@ MetricInfo RouterHistogram(Metric id, std::string name, std::vector<double> buck
   return row;
 }
 
+MetricInfo WorkerHistogram(Metric id, std::string name, std::vector<double> buckets,
+                           std::string help, std::vector<MetricLabel> labels) {
+  MetricInfo row = Row(id, MetricType::kHistogram, kWorkersOwn, std::move(name), std::move(help),
+                       std::move(labels));
+  row.buckets = std::move(buckets);
+  return row;
+}
+
 std::vector<std::vector<std::string>> AllCombinations(const std::vector<MetricLabel>& labels) {
   std::vector<std::vector<std::string>> result = {{}};
   for (const MetricLabel& label : labels) {

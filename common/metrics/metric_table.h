@@ -28,6 +28,8 @@ MetricInfo Row(Metric id, MetricType type, uint8_t owners, std::string name, std
 
 MetricInfo RouterHistogram(Metric id, std::string name, std::vector<double> buckets,
                            std::string help);
+MetricInfo WorkerHistogram(Metric id, std::string name, std::vector<double> buckets,
+                           std::string help, std::vector<MetricLabel> labels = {});
 
 // Every combination of the labels' values; none when a label is open.
 std::vector<std::vector<std::string>> AllCombinations(const std::vector<MetricLabel>& labels);
