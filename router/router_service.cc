@@ -67,16 +67,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const auto sink = MakeStream(context);
   grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = sink.get();
-  Receive<v1::GenerateRequest>(*context, request, sink);
+  Receive<v1::GenerateRequest>(*context, CallerOf(*context, callers_), request, sink);
   return reactor;
 }
 
 grpc::ServerUnaryReactor* RouterService::GenerateOnce(grpc::CallbackServerContext* context,
                                                       const grpc::ByteBuffer* request,
                                                       grpc::ByteBuffer* response) {
-  const auto sink = UnarySink::Create(context, response, LingerOfClients(), context_->budget);
+  absl::StatusOr<Caller> caller = CallerOf(*context, callers_);
+  const auto sink = UnarySink::Create(context, response, LingerOfClients(), context_->budget,
+                                      caller.ok() ? caller->client : "");
   grpc::ServerUnaryReactor* reactor = sink.get();
-  Receive<v1::GenerateOnceRequest>(*context, request, sink);
+  Receive<v1::GenerateOnceRequest>(*context, std::move(caller), request, sink);
   return reactor;
 }
 
@@ -84,17 +86,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::ChatGenerate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const auto sink = MakeStream(context);
   grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = sink.get();
-  Receive<v1::ChatGenerateRequest>(*context, request, sink);
+  Receive<v1::ChatGenerateRequest>(*context, CallerOf(*context, callers_), request, sink);
   return reactor;
 }
 
 template <typename Request>
 void RouterService::Receive(const grpc::CallbackServerContext& context,
-                            const grpc::ByteBuffer* request, std::shared_ptr<ClientSink> sink) {
+                            absl::StatusOr<Caller> caller, const grpc::ByteBuffer* request,
+                            std::shared_ptr<ClientSink> sink) {
   const base::Instant now = context_->clock->Now();
   intake_->Receive({.at = now,
                     .deadline = DeadlineOf(context, now, context_->options.deadlines.request),
-                    .caller = CallerOf(context, callers_),
+                    .caller = std::move(caller),
                     .sink = std::move(sink),
                     .bytes = request->Length(),
                     .trace = context_->tracer != nullptr ? TraceContextOf(context) : std::nullopt,
@@ -124,7 +127,7 @@ grpc::ServerUnaryReactor* RouterService::Answer(grpc::CallbackServerContext* con
   };
   absl::StatusOr<Caller> caller = CallerOf(*context, callers_);
   if (!caller.ok()) return refuse(caller.status());
-  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.Length());
+  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(caller->client, request.Length());
   if (!held.ok()) return refuse(held.status());
   return PoolCall::Start(context, LingerOfClients(), context_->pool,
                          {.id = context_->next_id++,

@@ -44,8 +44,8 @@ class RouterService final : public RawInferenceService {
  private:
   // Begins a request whose message is `request`, which lives until the sink has ended.
   template <typename Request>
-  void Receive(const grpc::CallbackServerContext& context, const grpc::ByteBuffer* request,
-               std::shared_ptr<ClientSink> sink);
+  void Receive(const grpc::CallbackServerContext& context, absl::StatusOr<Caller> caller,
+               const grpc::ByteBuffer* request, std::shared_ptr<ClientSink> sink);
   // Takes the message out of `request`.
   template <typename Request>
   static IncomingRequest Read(const grpc::ByteBuffer* request);

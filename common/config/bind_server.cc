@@ -167,7 +167,7 @@ void BindLimits(FlagSet* set, RouterFlags* flags) {
                          {.min = int64_t{1} << 20, .max = int64_t{1} << 40}),
                 limits,
                 "messages, prompts and gathered answers of all requests in flight; more are "
-                "refused"));
+                "refused, and of one client more than three times what is left"));
   set->Add(
       With(SizeFlag("client-buffer", &flags->client_buffer, {.min = 4096, .max = int64_t{1} << 40}),
            limits, "output held for a client that reads slowly"));

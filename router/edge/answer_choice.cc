@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/sample/request_limits.h"
+#include "router/edge/byte_budget.h"
 
 namespace baton {
 namespace {
@@ -66,13 +67,13 @@ absl::Status CheckRoomForAnswers(const RequestSpec& spec, size_t message_bytes,
         spec, queued,
         absl::StrCat("of tenant '", spec.tenant, "' at most ", queued, " requests may wait"));
   }
-  const int64_t held =
-      options.max_inflight_bytes / std::max<int64_t>(1, static_cast<int64_t>(message_bytes));
+  const size_t room = ByteBudget::MostOfOne(static_cast<size_t>(options.max_inflight_bytes));
+  const auto held = static_cast<int64_t>(room / std::max<size_t>(1, message_bytes));
   if (spec.answers > held) {
     return TooMany(spec, held,
                    absl::StrCat("each holds the ", message_bytes,
-                                " bytes of the request, of which --max-inflight-bytes ",
-                                options.max_inflight_bytes, " has room for ", held));
+                                " bytes of the request, and of --max-inflight-bytes ",
+                                options.max_inflight_bytes, " one client may hold ", room));
   }
   return absl::OkStatus();
 }

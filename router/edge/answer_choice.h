@@ -16,7 +16,8 @@ absl::Status TakeAnswers(const v1::GenerationSpec& spec, const RouterOptions& op
                          RequestSpec* checked);
 
 // Refuses (LIMIT_EXCEEDED) more answers than could ever wait here at once: than the queue takes of
-// the spec's tenant, or than --max-inflight-bytes holds when each holds a message of that size.
+// the spec's tenant, or than one client may hold of --max-inflight-bytes when each holds a message
+// of that size.
 absl::Status CheckRoomForAnswers(const RequestSpec& spec, size_t message_bytes,
                                  const RouterOptions& options);
 

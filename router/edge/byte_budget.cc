@@ -6,52 +6,82 @@
 #include "common/base/status.h"
 
 namespace baton {
+namespace {
 
-bool ByteBudget::Reserve(size_t bytes, size_t most, size_t* would) {
-  size_t used = used_.load();
-  do {
-    *would = used + bytes;
-    if (*would > most) return false;
-  } while (!used_.compare_exchange_weak(used, *would));
-  return true;
+absl::Status NeverLeft(size_t bytes, size_t most, size_t limit) {
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   {.reason = Reason::kLimitExceeded,
+                    .values = {{"have", absl::StrCat(bytes)}, {"limit", absl::StrCat(most)}}},
+                   absl::StrCat("the request has ", bytes, " bytes, and one client may hold ", most,
+                                " of --max-inflight-bytes ", limit, "; send a smaller one"));
 }
 
-absl::StatusOr<ByteBudget::Share> ByteBudget::Take(size_t bytes) {
-  if (bytes > limit_) {
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     {.reason = Reason::kLimitExceeded,
-                      .values = {{"have", absl::StrCat(bytes)}, {"limit", absl::StrCat(limit_)}}},
-                     absl::StrCat("the request has ", bytes, " bytes, and --max-inflight-bytes is ",
-                                  limit_, " for all together; send a smaller one"));
-  }
-  size_t would = 0;
-  if (Reserve(bytes, limit_, &would)) return Share(this, bytes);
+absl::Status NotLeft(size_t would, size_t most, size_t limit) {
   return MakeError(
       absl::StatusCode::kResourceExhausted,
       {.reason = Reason::kQueueFull,
-       .values = {{"have", absl::StrCat(would)}, {"limit", absl::StrCat(limit_)}},
+       .values = {{"have", absl::StrCat(would)}, {"limit", absl::StrCat(most)}},
        .retry_after = std::chrono::milliseconds(1000)},
-      absl::StrCat("requests in flight would hold ", would, " bytes and --max-inflight-bytes is ",
-                   limit_, "; try again later"));
+      absl::StrCat("this client's requests in flight would hold ", would, " bytes and may hold ",
+                   most, " now, three times what is left of --max-inflight-bytes ", limit,
+                   "; try again later"));
 }
 
-bool ByteBudget::Grow(size_t bytes, size_t most, Share* share) {
-  size_t would = 0;
-  if (!Reserve(bytes - share->bytes_, most, &would)) return false;
+}  // namespace
+
+size_t ByteBudget::MostBeside(size_t others, size_t limit) {
+  return others < limit ? MostOfOne(limit - others) : 0;
+}
+
+size_t ByteBudget::HeldBy(const std::string& client) const {
+  const auto held = clients_.find(client);
+  return held == clients_.end() ? 0 : held->second;
+}
+
+void ByteBudget::Change(const std::string& client, size_t before, size_t bytes) {
+  used_ = used_ - before + bytes;
+  const auto held = clients_.try_emplace(client, 0).first;
+  held->second = held->second - before + bytes;
+  if (held->second == 0) clients_.erase(held);
+}
+
+absl::StatusOr<ByteBudget::Share> ByteBudget::Take(const std::string& client, size_t bytes) {
+  if (bytes > MostOfOne(limit_)) return NeverLeft(bytes, MostOfOne(limit_), limit_);
+  base::MutexLock lock(&mutex_);
+  const size_t held = HeldBy(client);
+  const size_t most = MostBeside(used_ - held, limit_);
+  if (held + bytes > most) return NotLeft(held + bytes, most, limit_);
+  Change(client, 0, bytes);
+  return Share(this, client, bytes);
+}
+
+bool ByteBudget::Grow(const std::string& client, size_t bytes, size_t most, Share* share) {
+  base::MutexLock lock(&mutex_);
+  const size_t held = HeldBy(client);
+  const size_t more = bytes - share->bytes_;
+  if (held + more > MostBeside(used_ - held, most)) return false;
+  Change(client, 0, more);
   share->budget_ = this;
+  share->client_ = client;
   share->bytes_ = bytes;
   return true;
 }
 
-ByteBudget::Share ByteBudget::Add(size_t bytes) {
-  used_ += bytes;
-  return Share(this, bytes);
+ByteBudget::Share ByteBudget::Add(const std::string& client, size_t bytes) {
+  base::MutexLock lock(&mutex_);
+  Change(client, 0, bytes);
+  return Share(this, client, bytes);
+}
+
+size_t ByteBudget::used() const {
+  base::MutexLock lock(&mutex_);
+  return used_;
 }
 
 void ByteBudget::Share::Resize(size_t bytes) {
   if (budget_ == nullptr) return;
-  // Unsigned numbers wrap, so this adds a negative difference just as well.
-  budget_->used_ += bytes - bytes_;
+  base::MutexLock lock(&budget_->mutex_);
+  budget_->Change(client_, bytes_, bytes);
   bytes_ = bytes;
 }
 

@@ -1,16 +1,24 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/mutex.h"
 
 namespace baton {
 
-// How many bytes all requests in flight may hold together. A request takes its share when its
-// message is there, before anything is made of it, and gives it back at its end. Thread-safe.
+// How many bytes all requests in flight may hold together, and those of one client (see Caller). A
+// request takes its share when its message is there, before anything is made of it, and gives it
+// back at its end.
+//
+// Requests in flight cannot give way to those that come, so a client that has filled the budget
+// would shut out all others until they end. It therefore holds at most three times what is left:
+// alone three quarters, beside another that does the same three sevenths, and something is always
+// left for the next. Thread-safe.
 class ByteBudget final {
  public:
   class Share;
@@ -19,24 +27,39 @@ class ByteBudget final {
   ByteBudget(const ByteBudget&) = delete;
   ByteBudget& operator=(const ByteBudget&) = delete;
 
-  // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, when so much is not left;
-  // INVALID_ARGUMENT, LIMIT_EXCEEDED, when so much never is. Every share is given back before the
-  // budget ends.
-  absl::StatusOr<Share> Take(size_t bytes);
+  // What one client may hold of `limit` when nobody else holds anything.
+  static constexpr size_t MostOfOne(size_t limit) { return limit / 4 * kOverLeft; }
+
+  // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, when so much is not left for
+  // `client`; INVALID_ARGUMENT, LIMIT_EXCEEDED, when so much never is. Every share is given back
+  // before the budget ends.
+  absl::StatusOr<Share> Take(const std::string& client, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of what is there already and cannot be refused, so that others are while it lasts.
-  Share Add(size_t bytes);
-  // `share`, which may be empty, holds `bytes` from now on. False, and as before, where all would
-  // then hold more than `most`.
-  bool Grow(size_t bytes, size_t most, Share* share);
-  size_t used() const { return used_.load(); }
+  Share Add(const std::string& client, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `share`, which may be empty or is `client`'s, holds `bytes` from now on. False, and as before,
+  // where it would not fit if the budget's limit were `most`.
+  bool Grow(const std::string& client, size_t bytes, size_t most, Share* share)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  size_t used() const ABSL_LOCKS_EXCLUDED(mutex_);
   size_t limit() const { return limit_; }
 
  private:
-  // Adds `bytes` to those in use, unless these would be more than `most` then; tells how many.
-  bool Reserve(size_t bytes, size_t most, size_t* would);
+  // So many times what is left may a client hold.
+  static constexpr size_t kOverLeft = 3;
+
+  // What a client may hold, all its requests together, of a budget of `limit` in which everybody
+  // else holds `others`. It is the most that is no more than kOverLeft times what it leaves.
+  static size_t MostBeside(size_t others, size_t limit);
+  // The `client` holds `bytes` in place of `before` from now on.
+  void Change(const std::string& client, size_t before, size_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t HeldBy(const std::string& client) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t limit_;
-  std::atomic<size_t> used_{0};
+  mutable base::Mutex mutex_;
+  size_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Only of those that hold something.
+  absl::flat_hash_map<std::string, size_t> clients_ ABSL_GUARDED_BY(mutex_);
 };
 
 // What one request holds.
@@ -45,9 +68,12 @@ class ByteBudget::Share final {
   Share() = default;
   ~Share() { Resize(0); }
   Share(Share&& other) noexcept
-      : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : budget_(std::exchange(other.budget_, nullptr)),
+        client_(std::move(other.client_)),
+        bytes_(std::exchange(other.bytes_, 0)) {}
   Share& operator=(Share&& other) noexcept {
     std::swap(budget_, other.budget_);
+    std::swap(client_, other.client_);
     std::swap(bytes_, other.bytes_);
     return *this;
   }
@@ -58,9 +84,11 @@ class ByteBudget::Share final {
 
  private:
   friend class ByteBudget;
-  Share(ByteBudget* budget, size_t bytes) : budget_(budget), bytes_(bytes) {}
+  Share(ByteBudget* budget, const std::string& client, size_t bytes)
+      : budget_(budget), client_(client), bytes_(bytes) {}
 
   ByteBudget* budget_ = nullptr;  // null: holds nothing of any
+  std::string client_;
   size_t bytes_ = 0;
 };
 

@@ -215,8 +215,10 @@ void StreamSink::OnCancel() {
 
 std::shared_ptr<UnarySink> UnarySink::Create(grpc::CallbackServerContext* context,
                                              grpc::ByteBuffer* response,
-                                             const LingerOptions& linger, ByteBudget* budget) {
-  std::shared_ptr<UnarySink> sink(new UnarySink(context, response, linger, budget));
+                                             const LingerOptions& linger, ByteBudget* budget,
+                                             std::string client) {
+  std::shared_ptr<UnarySink> sink(
+      new UnarySink(context, response, linger, budget, std::move(client)));
   sink->self_ = sink;
   return sink;
 }
@@ -255,7 +257,7 @@ void UnarySink::FinishHeld(std::vector<HeldAnswer> answers) {
 
 void UnarySink::Answer() {
   *response_ = SerializeResponse(answers_.message());
-  held_ = budget_->Add(response_->Length());
+  held_ = budget_->Add(client_, response_->Length());
   DropGathered();
   linger_.Begin();
   grpc::ServerUnaryReactor::Finish(grpc::Status::OK);

@@ -140,10 +140,10 @@ class AnswerCollector final {
 // The sink of GenerateOnce, which answers with everything in one message.
 class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
  public:
-  // The answer counts in `budget` while it grows and until the client has it.
+  // The answer counts in `budget` as `client`'s while it grows and until the client has it.
   static std::shared_ptr<UnarySink> Create(grpc::CallbackServerContext* context,
                                            grpc::ByteBuffer* response, const LingerOptions& linger,
-                                           ByteBudget* budget);
+                                           ByteBudget* budget, std::string client);
 
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
   void Start(v1::Started started) override { answers_.Start(std::move(started)); }
@@ -161,15 +161,20 @@ class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
 
  private:
   UnarySink(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
-            const LingerOptions& linger, ByteBudget* budget)
-      : response_(response), linger_(context, linger), budget_(budget), gathered_(budget) {}
+            const LingerOptions& linger, ByteBudget* budget, std::string client)
+      : response_(response),
+        linger_(context, linger),
+        budget_(budget),
+        client_(std::move(client)),
+        gathered_(budget, client_) {}
   void Answer();
   void DropGathered();
 
   grpc::ByteBuffer* const response_;
   Linger linger_;
   ByteBudget* const budget_;
-  ByteBudget::Share held_;  // of the answer once it is whole
+  const std::string client_;  // as Caller has it
+  ByteBudget::Share held_;    // of the answer once it is whole
   AnswerCollector answers_;
   GatheredBytes gathered_;  // of answers_
   GoneSignal gone_;

@@ -47,10 +47,10 @@ absl::Status TooMuchForAll(size_t bytes, size_t used, size_t most) {
        .values = {{"have", absl::StrCat(used)}, {"limit", absl::StrCat(most)}},
        .retry_after = std::chrono::milliseconds(1000)},
       absl::StrCat("what is gathered for the answer would be ", bytes,
-                   " bytes, but requests in flight hold ", used, ", and answers may grow up to ",
-                   most,
-                   ", three quarters of --max-inflight-bytes; try again later, stream it "
-                   "without best_of, or ask for fewer answers, tokens or logprobs"));
+                   " bytes, but requests in flight hold ", used, ", answers may grow up to ", most,
+                   ", three quarters of --max-inflight-bytes, and a client has at most three times "
+                   "what is left of that; try again later, stream it without best_of, or ask for "
+                   "fewer answers, tokens or logprobs"));
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ absl::Status GatheredBytes::Add(size_t bytes) {
     const size_t most = budget_->limit() / 4;
     if (now > most) return TooMuchForOne(now, most);
     const size_t all = budget_->limit() / 4 * 3;
-    if (!budget_->Grow(now / kStepBytes * kStepBytes, all, &held_)) {
+    if (!budget_->Grow(client_, now / kStepBytes * kStepBytes, all, &held_)) {
       return TooMuchForAll(now, budget_->used(), all);
     }
   }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "baton/v1/inference.pb.h"
@@ -13,18 +15,20 @@ namespace baton {
 // thread-safe.
 class GatheredBytes final {
  public:
-  // `budget` outlives whatever is taken.
-  explicit GatheredBytes(ByteBudget* budget) : budget_(budget) {}
+  // For a request of `client`. `budget` outlives whatever is taken.
+  GatheredBytes(ByteBudget* budget, std::string client)
+      : budget_(budget), client_(std::move(client)) {}
 
   // So many more are gathered. LIMIT_EXCEEDED when they would be more than a quarter of the budget,
-  // QUEUE_FULL with RetryInfo when requests in flight would hold more than three quarters of it
-  // together: the last one is for requests that come, which gathered answers never keep out.
+  // QUEUE_FULL with RetryInfo when they would not fit into three quarters of it: the last one is
+  // for requests that come, which gathered answers never keep out.
   absl::Status Add(size_t bytes);
   // They are gone.
   void Clear();
 
  private:
   ByteBudget* const budget_;
+  const std::string client_;
   size_t bytes_ = 0;
   ByteBudget::Share held_;
 };

@@ -137,7 +137,7 @@ std::optional<HttpReply> OpenAiFront::Admit(const HttpRequest& head,
                             "Content-Type: application/json");
   }
   // The share is taken when the body is there; this only spares its way.
-  const auto room = context_->budget->Take(body_bytes.value_or(0));
+  const auto room = context_->budget->Take(caller->client, body_bytes.value_or(0));
   if (!room.ok()) return OpenAiErrorReply(room.status(), OpenAiApi::kCompletions);
   return std::nullopt;
 }
@@ -192,6 +192,7 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
       std::move(exchange), api, request_id,
       {.clock = context_->clock,
        .budget = context_->budget,
+       .client = caller.ok() ? caller->client : "",
        .tokenizer = context_->model.tokenizer.get(),
        .buffer_bytes = static_cast<size_t>(context_->options.client_buffer),
        .prediction_dropped = [probe = context_->probe] { probe->PredictionsDropped(1); }});

@@ -52,7 +52,7 @@ OpenAiSink::OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
       options_(std::move(options)),
       facts_{.api = api, .shape = {}, .created = static_cast<int64_t>(options_.clock->UnixNow())},
       request_id_(std::move(request_id)),
-      gathered_(options_.budget) {}
+      gathered_(options_.budget, options_.client) {}
 
 void OpenAiSink::SetShape(const OpenAiShape& shape, const std::vector<std::string>& ignored) {
   facts_.shape = shape;
@@ -185,7 +185,8 @@ void OpenAiSink::WriteLast(const std::string& events) {
 void OpenAiSink::ReplyWhole() {
   TextPieces text = whole_->Take();
   HttpReply reply{.status = 200, .headers = Headers("application/json")};
-  reply.held = std::make_shared<ByteBudget::Share>(options_.budget->Add(text.bytes()));
+  reply.held =
+      std::make_shared<ByteBudget::Share>(options_.budget->Add(options_.client, text.bytes()));
   reply.rest = text.Take();
   reply.body = std::move(reply.rest.front());
   reply.rest.erase(reply.rest.begin());

@@ -22,6 +22,7 @@ namespace baton {
 struct OpenAiSinkOptions {
   const base::Clock* clock = nullptr;
   ByteBudget* budget = nullptr;  // in which an answer counts that is not streamed
+  std::string client;            // whose it then is, as Caller has it
   const Tokenizer* tokenizer = nullptr;
   size_t buffer_bytes = 0;  // of the exchange, by which errors name it
   // Called for each prediction that the client does not get, for it reads too slowly.

@@ -31,7 +31,7 @@ AnswerGroup::AnswerGroup(FlowContext* context, Request request)
       first_(std::move(request.spec)),
       first_trace_(std::move(request.trace)),
       roll_(first_.answers),
-      gathered_(context->budget) {
+      gathered_(context->budget, first_.client) {
   if (first_.ranked()) held_.emplace(first_.answers);
 }
 

@@ -35,7 +35,8 @@ void RequestIntake::Receive(ArrivedRequest request) {
   if (!request.caller.ok()) {
     return Refuse(request.caller.status(), request.sink.get(), trace.get());
   }
-  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.bytes);
+  absl::StatusOr<ByteBudget::Share> held =
+      context_->budget->Take(request.caller->client, request.bytes);
   if (!held.ok()) return Refuse(held.status(), request.sink.get(), trace.get());
   Arrival arrival{.at = request.at,
                   .deadline = request.deadline,
@@ -104,7 +105,7 @@ absl::Status RequestIntake::HoldForAnswers(const RequestSpec& spec, Arrival* arr
   if (spec.answers == 1) return absl::OkStatus();
   BATON_RETURN_IF_ERROR(CheckRoomForAnswers(spec, arrival->bytes, context_->options));
   const auto answers = static_cast<size_t>(spec.answers);
-  const auto room = context_->budget->Take(arrival->bytes * (answers - 1));
+  const auto room = context_->budget->Take(arrival->caller.client, arrival->bytes * (answers - 1));
   BATON_RETURN_IF_ERROR(room.status());
   arrival->held.Resize(arrival->bytes * answers);
   return absl::OkStatus();

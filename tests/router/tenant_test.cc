@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <future>
+#include <memory>
+#include <vector>
 
 #include "common/rpc/channel.h"
 #include "common/rpc/status_map.h"
@@ -174,6 +176,24 @@ TEST_F(TenantBoundsTest, AFullQueueMakesRoomForAnotherTenant) {
   End(b.get());
   EXPECT_TRUE(kept->answer.get().status.ok());
   EXPECT_TRUE(other->answer.get().status.ok());
+}
+
+TEST_F(TenantBoundsTest, ATenantThatHoldsAllBytesItMayLeavesSomeForAnother) {
+  options_.max_inflight_bytes = 4000;
+  Start({.others = {.max_running = 1}, .named = {}});
+  const auto first = BeginStuck("a");
+  const std::string text(150, 'q');  // held as 604 bytes of ids once it is read
+  std::vector<std::unique_ptr<Call>> waiting;
+  while (waiting.size() < 5) {
+    waiting.push_back(Begin("a", text));
+    ASSERT_TRUE(AreWaiting(static_cast<int>(waiting.size())));
+  }
+  const absl::Status full = GenerateAs("a", Request(text, 3)).status;
+  EXPECT_EQ(ReasonText(full), "QUEUE_FULL") << full;
+  EXPECT_THAT(std::string(full.message()), HasSubstr("this client's"));
+  EXPECT_TRUE(GenerateAs("b", Request(text, 3)).status.ok());
+  for (const std::unique_ptr<Call>& call : waiting) call->context.TryCancel();
+  End(first.get());
 }
 
 TEST_F(TenantBoundsTest, MetricsTellTenantsApart) {

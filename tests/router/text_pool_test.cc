@@ -144,7 +144,7 @@ TEST_F(TextPoolTest, RequestsBeyondTheirBytesAreRefusedAndHarmNobody) {
   for (const absl::Status& refused : {Tokenize(large), Generate(Request(large, 3)).status}) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(ReasonText(refused), "QUEUE_FULL");
-    EXPECT_THAT(DetailOf(refused).values, ::testing::Contains(::testing::Pair("limit", "1000")));
+    EXPECT_THAT(DetailOf(refused).values, ::testing::Contains(::testing::Pair("limit", "750")));
     EXPECT_TRUE(DetailOf(refused).retry_after.has_value());
   }
   EXPECT_GT(Metric("baton_request_bytes_inflight"), 300);

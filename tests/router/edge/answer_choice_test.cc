@@ -91,10 +91,10 @@ TEST(AnswerChoiceTest, MoreThanATenantMayHaveWaitingWouldNeverFindRoom) {
   ExpectTooMany(RoomFor(5, 1, "bound"), "spec.sampling.best_of", 5, 4);
 }
 
-TEST(AnswerChoiceTest, MoreThanTheBytesInFlightHoldWouldNeverFindRoom) {
-  EXPECT_TRUE(RoomFor(5, 5, "free", 200).ok());
-  ExpectTooMany(RoomFor(6, 6, "free", 200), "spec.sampling.n", 6, 5);
-  ExpectTooMany(RoomFor(6, 2, "free", 199), "spec.sampling.best_of", 6, 5);
+TEST(AnswerChoiceTest, MoreThanTheBytesThatOneClientMayHoldWouldNeverFindRoom) {
+  EXPECT_TRUE(RoomFor(5, 5, "free", 150).ok());
+  ExpectTooMany(RoomFor(6, 6, "free", 150), "spec.sampling.n", 6, 5);
+  ExpectTooMany(RoomFor(6, 2, "free", 149), "spec.sampling.best_of", 6, 5);
 }
 
 TEST(AnswerChoiceTest, RankedAnswersHaveNoPredictions) {

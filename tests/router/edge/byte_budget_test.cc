@@ -2,43 +2,89 @@
 
 #include <gmock/gmock.h>
 
+#include <string>
+#include <vector>
+
 #include "common/base/status.h"
 #include "router/edge/gathered_bytes.h"
 
 namespace baton {
 namespace {
 
+using ::testing::ElementsAre;
+
 TEST(ByteBudget, RefusesWhatIsNotLeftWithBothNumbersAndRetryInfo) {
   ByteBudget budget(100);
-  const auto first = budget.Take(60);
+  const auto first = budget.Take("a", 60);
   ASSERT_TRUE(first.ok());
-  const absl::Status full = budget.Take(41).status();
+  const absl::Status full = budget.Take("a", 16).status();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(full), Reason::kQueueFull);
-  EXPECT_THAT(DetailOf(full).values, ::testing::ElementsAre(::testing::Pair("have", "101"),
-                                                            ::testing::Pair("limit", "100")));
+  EXPECT_THAT(DetailOf(full).values,
+              ElementsAre(::testing::Pair("have", "76"), ::testing::Pair("limit", "75")));
   EXPECT_TRUE(DetailOf(full).retry_after.has_value());
-  EXPECT_TRUE(budget.Take(40).ok());
+  EXPECT_TRUE(budget.Take("a", 15).ok());
   EXPECT_EQ(budget.used(), 60u);
 }
 
 TEST(ByteBudget, WhatIsNeverLeftIsNotToBeSentAgain) {
   ByteBudget budget(100);
-  EXPECT_TRUE(budget.Take(100).ok());
-  const absl::Status refused = budget.Take(101).status();
+  EXPECT_TRUE(budget.Take("a", 75).ok());
+  const absl::Status refused = budget.Take("a", 76).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ReasonOf(refused), Reason::kLimitExceeded);
-  EXPECT_THAT(DetailOf(refused).values, ::testing::ElementsAre(::testing::Pair("have", "101"),
-                                                               ::testing::Pair("limit", "100")));
+  EXPECT_THAT(DetailOf(refused).values,
+              ElementsAre(::testing::Pair("have", "76"), ::testing::Pair("limit", "75")));
   EXPECT_FALSE(DetailOf(refused).retry_after.has_value());
+}
+
+// Takes one byte after the other until there is no more for it.
+std::vector<ByteBudget::Share> TakeAll(ByteBudget* budget, const std::string& client) {
+  std::vector<ByteBudget::Share> shares;
+  for (auto share = budget->Take(client, 1); share.ok(); share = budget->Take(client, 1)) {
+    shares.push_back(*std::move(share));
+  }
+  return shares;
+}
+
+TEST(ByteBudget, WhoeverTakesAllLeavesSomethingForTheNext) {
+  ByteBudget budget(1000);
+  std::vector<std::vector<ByteBudget::Share>> clients;
+  std::vector<size_t> held;
+  for (const char* client : {"a", "b", "c", "d"}) {
+    held.push_back(clients.emplace_back(TakeAll(&budget, client)).size());
+  }
+  EXPECT_THAT(held, ElementsAre(750, 186, 48, 12));
+  EXPECT_EQ(budget.used(), 996u);
+  clients[1].clear();
+  EXPECT_EQ(ReasonOf(budget.Take("a", 1).status()), Reason::kQueueFull)
+      << "it has more than three times what is left";
+  EXPECT_EQ(TakeAll(&budget, "e").size(), 141u);
+}
+
+TEST(ByteBudget, ClientsThatTakeInTurnsHaveEqualShares) {
+  ByteBudget budget(700);
+  std::vector<ByteBudget::Share> shares;
+  size_t a = 0;
+  size_t b = 0;
+  for (int i = 0; i < 1000; ++i) {
+    auto of_a = budget.Take("a", 1);
+    auto of_b = budget.Take("b", 1);
+    a += of_a.ok() ? 1 : 0;
+    b += of_b.ok() ? 1 : 0;
+    if (of_a.ok()) shares.push_back(*std::move(of_a));
+    if (of_b.ok()) shares.push_back(*std::move(of_b));
+  }
+  EXPECT_NEAR(static_cast<double>(a), 300, 5);
+  EXPECT_NEAR(static_cast<double>(b), 300, 5);
 }
 
 TEST(ByteBudget, SharesAreGivenBackOnceWhereverTheyWereMoved) {
   ByteBudget budget(100);
   {
-    ByteBudget::Share share = *budget.Take(60);
+    ByteBudget::Share share = *budget.Take("a", 60);
     ByteBudget::Share moved = std::move(share);
-    share = *budget.Take(10);
+    share = *budget.Take("b", 10);
     EXPECT_EQ(budget.used(), 70u);
     moved.Resize(80);
     EXPECT_EQ(budget.used(), 90u);
@@ -48,24 +94,35 @@ TEST(ByteBudget, SharesAreGivenBackOnceWhereverTheyWereMoved) {
     EXPECT_EQ(budget.used(), 10u);
   }
   EXPECT_EQ(budget.used(), 0u);
+  EXPECT_TRUE(budget.Take("a", 75).ok()) << "nothing is held in its name";
+}
+
+// What cannot be refused may be more than there is.
+TEST(ByteBudget, NothingIsLeftWhileMoreIsHeldThanItHas) {
+  ByteBudget budget(100);
+  {
+    const ByteBudget::Share share = budget.Add("a", 150);
+    EXPECT_EQ(ReasonOf(budget.Take("b", 1).status()), Reason::kQueueFull);
+  }
+  EXPECT_TRUE(budget.Take("b", 75).ok());
 }
 
 TEST(ByteBudget, AShareGrowsUpToALimitOfItsOwn) {
-  ByteBudget budget(100);
-  const ByteBudget::Share other = budget.Add(50);
+  ByteBudget budget(200);
+  const ByteBudget::Share other = budget.Add("b", 50);
   ByteBudget::Share share;
-  EXPECT_TRUE(budget.Grow(10, 75, &share));
-  EXPECT_TRUE(budget.Grow(25, 75, &share));
-  EXPECT_EQ(budget.used(), 75U);
-  EXPECT_FALSE(budget.Grow(26, 75, &share));
-  EXPECT_EQ(budget.used(), 75U) << "a refused share stays as it was";
+  EXPECT_TRUE(budget.Grow("a", 10, 150, &share));
+  EXPECT_TRUE(budget.Grow("a", 75, 150, &share));
+  EXPECT_EQ(budget.used(), 125U);
+  EXPECT_FALSE(budget.Grow("a", 76, 150, &share));
+  EXPECT_EQ(budget.used(), 125U) << "a refused share stays as it was";
   share = {};
   EXPECT_EQ(budget.used(), 50U);
 }
 
 TEST(GatheredBytes, WhatIsShortTakesNothingAndTheRestWholeSteps) {
   ByteBudget budget(size_t{1} << 20);
-  GatheredBytes gathered(&budget);
+  GatheredBytes gathered(&budget, "a");
   EXPECT_TRUE(gathered.Add(65'535).ok());
   EXPECT_EQ(budget.used(), 0U);
   EXPECT_TRUE(gathered.Add(1).ok());
@@ -76,6 +133,15 @@ TEST(GatheredBytes, WhatIsShortTakesNothingAndTheRestWholeSteps) {
   EXPECT_EQ(budget.used(), 3 * 65'536U);
   gathered.Clear();
   EXPECT_EQ(budget.used(), 0U);
+}
+
+TEST(GatheredBytes, OneClientLeavesRoomForWhatOthersGather) {
+  ByteBudget budget(size_t{16} << 20);
+  const ByteBudget::Share others = budget.Add("a", size_t{9} << 20);
+  GatheredBytes more(&budget, "a");
+  EXPECT_EQ(ReasonOf(more.Add(size_t{1} << 20)), Reason::kQueueFull);
+  GatheredBytes gathered(&budget, "b");
+  EXPECT_TRUE(gathered.Add(size_t{2} << 20).ok());
 }
 
 }  // namespace
