@@ -16,26 +16,42 @@ absl::Status NeverLeft(size_t bytes, size_t most, size_t limit) {
                                 " of --max-inflight-bytes ", limit, "; send a smaller one"));
 }
 
+absl::Status Later(size_t would, size_t most, const std::string& message) {
+  return MakeError(absl::StatusCode::kResourceExhausted,
+                   {.reason = Reason::kQueueFull,
+                    .values = {{"have", absl::StrCat(would)}, {"limit", absl::StrCat(most)}},
+                    .retry_after = std::chrono::milliseconds(1000)},
+                   message);
+}
+
 absl::Status NotLeft(size_t would, size_t most, size_t limit) {
-  return MakeError(
-      absl::StatusCode::kResourceExhausted,
-      {.reason = Reason::kQueueFull,
-       .values = {{"have", absl::StrCat(would)}, {"limit", absl::StrCat(most)}},
-       .retry_after = std::chrono::milliseconds(1000)},
+  return Later(
+      would, most,
       absl::StrCat("this client's requests in flight would hold ", would, " bytes and may hold ",
                    most, " now, three times what is left of --max-inflight-bytes ", limit,
                    "; try again later"));
 }
 
-}  // namespace
-
-size_t ByteBudget::MostBeside(size_t others, size_t limit) {
-  return others < limit ? MostOfOne(limit - others) : 0;
+absl::Status NoRoomForAnswers(size_t would, size_t most, size_t limit) {
+  return Later(would, most,
+               absl::StrCat("with what is gathered for the answer this client's requests in flight "
+                            "would hold ",
+                            would, " bytes, and answers may grow up to ", most,
+                            " now, by what is left of --max-inflight-bytes ", limit,
+                            "; try again later, stream it without best_of, or ask for fewer "
+                            "answers, tokens or logprobs"));
 }
+
+}  // namespace
 
 size_t ByteBudget::HeldBy(const std::string& client) const {
   const auto held = clients_.find(client);
   return held == clients_.end() ? 0 : held->second;
+}
+
+size_t ByteBudget::MostOf(const std::string& client) const {
+  const size_t others = used_ - HeldBy(client);
+  return others < limit_ ? MostOfOne(limit_ - others) : 0;
 }
 
 void ByteBudget::Change(const std::string& client, size_t before, size_t bytes) {
@@ -46,25 +62,21 @@ void ByteBudget::Change(const std::string& client, size_t before, size_t bytes) 
 }
 
 absl::StatusOr<ByteBudget::Share> ByteBudget::Take(const std::string& client, size_t bytes) {
-  if (bytes > MostOfOne(limit_)) return NeverLeft(bytes, MostOfOne(limit_), limit_);
-  base::MutexLock lock(&mutex_);
-  const size_t held = HeldBy(client);
-  const size_t most = MostBeside(used_ - held, limit_);
-  if (held + bytes > most) return NotLeft(held + bytes, most, limit_);
-  Change(client, 0, bytes);
-  return Share(this, client, bytes);
+  Share share(this, client, 0);
+  BATON_RETURN_IF_ERROR(share.Resize(bytes));
+  return share;
 }
 
-bool ByteBudget::Grow(const std::string& client, size_t bytes, size_t most, Share* share) {
+absl::Status ByteBudget::Grow(const std::string& client, size_t bytes, Share* share) {
   base::MutexLock lock(&mutex_);
-  const size_t held = HeldBy(client);
-  const size_t more = bytes - share->bytes_;
-  if (held + more > MostBeside(used_ - held, most)) return false;
-  Change(client, 0, more);
+  const size_t would = HeldBy(client) + bytes - share->bytes_;
+  const size_t most = MostOf(client) / 4 * 3;
+  if (would > most) return NoRoomForAnswers(would, most, limit_);
+  Change(client, share->bytes_, bytes);
   share->budget_ = this;
   share->client_ = client;
   share->bytes_ = bytes;
-  return true;
+  return absl::OkStatus();
 }
 
 ByteBudget::Share ByteBudget::Add(const std::string& client, size_t bytes) {
@@ -78,11 +90,19 @@ size_t ByteBudget::used() const {
   return used_;
 }
 
-void ByteBudget::Share::Resize(size_t bytes) {
-  if (budget_ == nullptr) return;
+absl::Status ByteBudget::Share::Resize(size_t bytes) {
+  if (budget_ == nullptr) return absl::OkStatus();
+  const size_t limit = budget_->limit_;
   base::MutexLock lock(&budget_->mutex_);
+  if (bytes > bytes_) {
+    if (bytes > MostOfOne(limit)) return NeverLeft(bytes, MostOfOne(limit), limit);
+    const size_t would = budget_->HeldBy(client_) + bytes - bytes_;
+    const size_t most = budget_->MostOf(client_);
+    if (would > most) return NotLeft(would, most, limit);
+  }
   budget_->Change(client_, bytes_, bytes);
   bytes_ = bytes;
+  return absl::OkStatus();
 }
 
 }  // namespace baton

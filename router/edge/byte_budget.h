@@ -30,15 +30,15 @@ class ByteBudget final {
   // What one client may hold of `limit` when nobody else holds anything.
   static constexpr size_t MostOfOne(size_t limit) { return limit / 4 * kOverLeft; }
 
-  // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, when so much is not left for
-  // `client`; INVALID_ARGUMENT, LIMIT_EXCEEDED, when so much never is. Every share is given back
-  // before the budget ends.
-  absl::StatusOr<Share> Take(const std::string& client, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The share of a request of `client` that holds `bytes`, or why it cannot have it, as Resize
+  // says. Every share is given back before the budget ends.
+  absl::StatusOr<Share> Take(const std::string& client, size_t bytes);
   // Of what is there already and cannot be refused, so that others are while it lasts.
   Share Add(const std::string& client, size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // `share`, which may be empty or is `client`'s, holds `bytes` from now on. False, and as before,
-  // where it would not fit if the budget's limit were `most`.
-  bool Grow(const std::string& client, size_t bytes, size_t most, Share* share)
+  // `share`, which may be empty or is `client`'s, holds `bytes` of answers from now on. They have
+  // three quarters of what the client may hold, so that its own requests come in beside them.
+  // QUEUE_FULL with RetryInfo, and as before, where so much is not left.
+  absl::Status Grow(const std::string& client, size_t bytes, Share* share)
       ABSL_LOCKS_EXCLUDED(mutex_);
   size_t used() const ABSL_LOCKS_EXCLUDED(mutex_);
   size_t limit() const { return limit_; }
@@ -47,13 +47,13 @@ class ByteBudget final {
   // So many times what is left may a client hold.
   static constexpr size_t kOverLeft = 3;
 
-  // What a client may hold, all its requests together, of a budget of `limit` in which everybody
-  // else holds `others`. It is the most that is no more than kOverLeft times what it leaves.
-  static size_t MostBeside(size_t others, size_t limit);
-  // The `client` holds `bytes` in place of `before` from now on.
+  // What a client may hold, all its requests together, beside what others hold: the most that is no
+  // more than kOverLeft times what it leaves.
+  size_t MostOf(const std::string& client) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t HeldBy(const std::string& client) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The client holds `bytes` in place of `before` from now on.
   void Change(const std::string& client, size_t before, size_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  size_t HeldBy(const std::string& client) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t limit_;
   mutable base::Mutex mutex_;
@@ -66,7 +66,7 @@ class ByteBudget final {
 class ByteBudget::Share final {
  public:
   Share() = default;
-  ~Share() { Resize(0); }
+  ~Share() { Resize(0).IgnoreError(); }
   Share(Share&& other) noexcept
       : budget_(std::exchange(other.budget_, nullptr)),
         client_(std::move(other.client_)),
@@ -78,9 +78,10 @@ class ByteBudget::Share final {
     return *this;
   }
 
-  // The request holds `bytes` from now on. It is never refused, because it was taken already; a
-  // message and the prompt that comes of it are of about one size.
-  void Resize(size_t bytes);
+  // The request holds `bytes` from now on. Less is never refused. More is, and all stays as it was:
+  // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, when so much is not left for
+  // the client; INVALID_ARGUMENT, LIMIT_EXCEEDED, when so much never is.
+  absl::Status Resize(size_t bytes);
 
  private:
   friend class ByteBudget;

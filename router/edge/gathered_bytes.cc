@@ -1,7 +1,5 @@
 #include "router/edge/gathered_bytes.h"
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
@@ -40,19 +38,6 @@ absl::Status TooMuchForOne(size_t bytes, size_t most) {
                    "for fewer answers, tokens or logprobs"));
 }
 
-absl::Status TooMuchForAll(size_t bytes, size_t used, size_t most) {
-  return MakeError(
-      absl::StatusCode::kResourceExhausted,
-      {.reason = Reason::kQueueFull,
-       .values = {{"have", absl::StrCat(used)}, {"limit", absl::StrCat(most)}},
-       .retry_after = std::chrono::milliseconds(1000)},
-      absl::StrCat("what is gathered for the answer would be ", bytes,
-                   " bytes, but requests in flight hold ", used, ", answers may grow up to ", most,
-                   ", three quarters of --max-inflight-bytes, and a client has at most three times "
-                   "what is left of that; try again later, stream it without best_of, or ask for "
-                   "fewer answers, tokens or logprobs"));
-}
-
 }  // namespace
 
 absl::Status GatheredBytes::Add(size_t bytes) {
@@ -60,10 +45,7 @@ absl::Status GatheredBytes::Add(size_t bytes) {
   if (now / kStepBytes > bytes_ / kStepBytes) {
     const size_t most = budget_->limit() / 4;
     if (now > most) return TooMuchForOne(now, most);
-    const size_t all = budget_->limit() / 4 * 3;
-    if (!budget_->Grow(client_, now / kStepBytes * kStepBytes, all, &held_)) {
-      return TooMuchForAll(now, budget_->used(), all);
-    }
+    BATON_RETURN_IF_ERROR(budget_->Grow(client_, now / kStepBytes * kStepBytes, &held_));
   }
   bytes_ = now;
   return absl::OkStatus();

@@ -20,8 +20,7 @@ class GatheredBytes final {
       : budget_(budget), client_(std::move(client)) {}
 
   // So many more are gathered. LIMIT_EXCEEDED when they would be more than a quarter of the budget,
-  // QUEUE_FULL with RetryInfo when they would not fit into three quarters of it: the last one is
-  // for requests that come, which gathered answers never keep out.
+  // QUEUE_FULL with RetryInfo when it has no more for answers of the client now.
   absl::Status Add(size_t bytes);
   // They are gone.
   void Clear();

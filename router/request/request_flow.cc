@@ -136,7 +136,8 @@ absl::Status RequestFlow::TakePrompt(std::vector<TokenId> prompt) {
   spec_.prompt = std::move(prompt);
   spec_.input = std::string();  // no longer needed
   if (spec_.held != nullptr) {
-    spec_.held->Resize(spec_.prompt.size() * sizeof(TokenId) * static_cast<size_t>(spec_.answers));
+    BATON_RETURN_IF_ERROR(spec_.held->Resize(spec_.prompt.size() * sizeof(TokenId) *
+                                             static_cast<size_t>(spec_.answers)));
   }
   return FitLengths(context_->Limits(), context_->model, &spec_);
 }

@@ -104,11 +104,7 @@ absl::StatusOr<RequestSpec> RequestIntake::Check(IncomingRequest incoming) {
 absl::Status RequestIntake::HoldForAnswers(const RequestSpec& spec, Arrival* arrival) {
   if (spec.answers == 1) return absl::OkStatus();
   BATON_RETURN_IF_ERROR(CheckRoomForAnswers(spec, arrival->bytes, context_->options));
-  const auto answers = static_cast<size_t>(spec.answers);
-  const auto room = context_->budget->Take(arrival->caller.client, arrival->bytes * (answers - 1));
-  BATON_RETURN_IF_ERROR(room.status());
-  arrival->held.Resize(arrival->bytes * answers);
-  return absl::OkStatus();
+  return arrival->held.Resize(arrival->bytes * static_cast<size_t>(spec.answers));
 }
 
 std::shared_ptr<LiveRequest> RequestIntake::MakeLive(RequestSpec spec, Arrival* arrival) {

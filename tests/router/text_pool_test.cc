@@ -135,16 +135,16 @@ TEST_F(TextPoolTest, MetricsTellWhatWaitsAndWhatFoundNoRoom) {
 }
 
 TEST_F(TextPoolTest, RequestsBeyondTheirBytesAreRefusedAndHarmNobody) {
-  options_.max_inflight_bytes = 1000;
+  options_.max_inflight_bytes = 2000;
   HoldThePool();
   Answer waiting;
   clients_.emplace_back([&] { waiting = Generate(Request(std::string(300, 'a'), 3)); });
   ASSERT_TRUE(Waiting(1));
-  const std::string large(700, 'b');
+  const std::string large(1300, 'b');
   for (const absl::Status& refused : {Tokenize(large), Generate(Request(large, 3)).status}) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(ReasonText(refused), "QUEUE_FULL");
-    EXPECT_THAT(DetailOf(refused).values, ::testing::Contains(::testing::Pair("limit", "750")));
+    EXPECT_THAT(DetailOf(refused).values, ::testing::Contains(::testing::Pair("limit", "1500")));
     EXPECT_TRUE(DetailOf(refused).retry_after.has_value());
   }
   EXPECT_GT(Metric("baton_request_bytes_inflight"), 300);

@@ -86,9 +86,9 @@ TEST(ByteBudget, SharesAreGivenBackOnceWhereverTheyWereMoved) {
     ByteBudget::Share moved = std::move(share);
     share = *budget.Take("b", 10);
     EXPECT_EQ(budget.used(), 70u);
-    moved.Resize(80);
-    EXPECT_EQ(budget.used(), 90u);
-    moved.Resize(5);
+    EXPECT_TRUE(moved.Resize(65).ok());
+    EXPECT_EQ(budget.used(), 75u);
+    EXPECT_TRUE(moved.Resize(5).ok());
     EXPECT_EQ(budget.used(), 15u);
     moved = ByteBudget::Share();
     EXPECT_EQ(budget.used(), 10u);
@@ -107,17 +107,33 @@ TEST(ByteBudget, NothingIsLeftWhileMoreIsHeldThanItHas) {
   EXPECT_TRUE(budget.Take("b", 75).ok());
 }
 
-TEST(ByteBudget, AShareGrowsUpToALimitOfItsOwn) {
+TEST(ByteBudget, WhatARequestHoldsGrowsByTheSameRule) {
   ByteBudget budget(200);
-  const ByteBudget::Share other = budget.Add("b", 50);
+  const ByteBudget::Share other = *budget.Take("b", 100);
+  ByteBudget::Share share = *budget.Take("a", 50);
+  const absl::Status full = share.Resize(76);
+  EXPECT_EQ(ReasonOf(full), Reason::kQueueFull);
+  EXPECT_THAT(DetailOf(full).values,
+              ElementsAre(::testing::Pair("have", "76"), ::testing::Pair("limit", "75")));
+  EXPECT_EQ(budget.used(), 150U) << "a refused share stays as it was";
+  EXPECT_TRUE(share.Resize(75).ok());
+  EXPECT_EQ(budget.used(), 175U);
+  EXPECT_EQ(ReasonOf(share.Resize(151)), Reason::kLimitExceeded);
+}
+
+TEST(ByteBudget, AnswersLeaveRoomForTheClientsOwnRequests) {
+  ByteBudget budget(400);
   ByteBudget::Share share;
-  EXPECT_TRUE(budget.Grow("a", 10, 150, &share));
-  EXPECT_TRUE(budget.Grow("a", 75, 150, &share));
-  EXPECT_EQ(budget.used(), 125U);
-  EXPECT_FALSE(budget.Grow("a", 76, 150, &share));
-  EXPECT_EQ(budget.used(), 125U) << "a refused share stays as it was";
+  EXPECT_TRUE(budget.Grow("a", 10, &share).ok());
+  EXPECT_TRUE(budget.Grow("a", 225, &share).ok());
+  EXPECT_EQ(budget.used(), 225U);
+  const absl::Status full = budget.Grow("a", 226, &share);
+  EXPECT_EQ(ReasonOf(full), Reason::kQueueFull);
+  EXPECT_TRUE(DetailOf(full).retry_after.has_value());
+  EXPECT_EQ(budget.used(), 225U) << "a refused share stays as it was";
+  EXPECT_TRUE(budget.Take("a", 75).ok());
   share = {};
-  EXPECT_EQ(budget.used(), 50U);
+  EXPECT_EQ(budget.used(), 0U);
 }
 
 TEST(GatheredBytes, WhatIsShortTakesNothingAndTheRestWholeSteps) {
@@ -135,9 +151,11 @@ TEST(GatheredBytes, WhatIsShortTakesNothingAndTheRestWholeSteps) {
   EXPECT_EQ(budget.used(), 0U);
 }
 
-TEST(GatheredBytes, OneClientLeavesRoomForWhatOthersGather) {
+// Whatever these are: messages and prompts may be three quarters of the budget.
+TEST(GatheredBytes, WhatOneClientHoldsLeavesRoomForTheAnswersOfOthers) {
   ByteBudget budget(size_t{16} << 20);
-  const ByteBudget::Share others = budget.Add("a", size_t{9} << 20);
+  const auto others = budget.Take("a", size_t{12} << 20);
+  ASSERT_TRUE(others.ok());
   GatheredBytes more(&budget, "a");
   EXPECT_EQ(ReasonOf(more.Add(size_t{1} << 20)), Reason::kQueueFull);
   GatheredBytes gathered(&budget, "b");
