@@ -116,24 +116,25 @@ void SampleProcessors::AddEosBias(const SampleRow& row, std::span<float> logits)
                  [&](int32_t id) { logits[id] = Finite(logits[id] + row.eos_bias); });
 }
 
-std::span<const float> SampleProcessors::Process(const SampleRow& row, std::span<const float> raw) {
-  BATON_CHECK(!row.pending_output || row.pending_id >= 0)
-      << "the last id of slot " << row.slot << " was not filled in";
+void SampleProcessors::Apply(const SampleRow& row, bool masks, std::span<const float> raw) {
   copied_ = false;
   if (HasPenalty(row)) Penalise(row, Writable(raw));
   if (!row.logit_bias.empty()) AddBias(row, Writable(raw));
   if (row.eos_bias != 0) AddEosBias(row, Writable(raw));
-  if (HasMask(row)) {
+  if (masks) {
     const std::span<float> logits = Writable(raw);
     MaskIds(row.banned_ids, logits);
     if (row.mask_stop_ids) MaskIds(row.stop_ids, logits);
   }
   if (!row.allowed.empty()) KeepAllowed(row.allowed, Writable(raw));
-  if (copied_ && AllMasked(processed_)) {
-    copied_ = false;
-    if (!row.allowed.empty()) KeepAllowed(row.allowed, Writable(raw));
-    if (copied_ && AllMasked(processed_)) copied_ = false;
-  }
+}
+
+std::span<const float> SampleProcessors::Process(const SampleRow& row, std::span<const float> raw) {
+  BATON_CHECK(!row.pending_output || row.pending_id >= 0)
+      << "the last id of slot " << row.slot << " was not filled in";
+  Apply(row, HasMask(row), raw);
+  if (HasMask(row) && AllMasked(processed_)) Apply(row, false, raw);
+  if (copied_ && AllMasked(processed_)) copied_ = false;
   return copied_ ? std::span<const float>(processed_) : raw;
 }
 

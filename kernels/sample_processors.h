@@ -14,8 +14,9 @@ namespace baton::kernels {
 class SampleProcessors {
  public:
   // Returns the processed logits: `raw` itself when the row asks for nothing, else a copy in
-  // scratch, valid until the next call. A masked id has -infinity. When the masks leave no id, the
-  // raw logits under `allowed` alone are returned: a request cannot ask for no token at all.
+  // scratch, valid until the next call. A masked id has -infinity. When the masks leave no id, they
+  // do not count and all else does; when that leaves none either, the raw logits are returned: a
+  // request cannot ask for no token at all.
   std::span<const float> Process(const SampleRow& row, std::span<const float> raw);
 
   // Returns the logits of the last Process with the row's EOS ids masked as well. A row with
@@ -24,6 +25,9 @@ class SampleProcessors {
 
  private:
   std::span<float> Writable(std::span<const float> raw);
+  // Makes processed_ of `raw`, if the row asks for anything, with or without `banned_ids` and
+  // `mask_stop_ids`.
+  void Apply(const SampleRow& row, bool masks, std::span<const float> raw);
   void Penalise(const SampleRow& row, std::span<float> logits);
   void AddBias(const SampleRow& row, std::span<float> logits);
   void AddEosBias(const SampleRow& row, std::span<float> logits);

@@ -22,10 +22,12 @@ struct SampleRow {
   float presence_penalty = 0;
   float frequency_penalty = 0;
   std::span<const std::pair<int32_t, float>> logit_bias;
-  float eos_bias = 0;                   // added to the logits of `eos_ids`; finite
-  std::span<const int32_t> banned_ids;  // cannot be drawn: they would repeat an n-gram
+  float eos_bias = 0;  // added to the logits of `eos_ids`; finite
+  // Cannot be drawn: they would repeat an n-gram. Where this and `mask_stop_ids` leave no id that
+  // is allowed, the two do not count; penalties and biases do.
+  std::span<const int32_t> banned_ids;
   // The only ids that can be drawn: bit id % 32 of word id / 32; ids beyond its words cannot.
-  // Empty: all can. Where the other masks leave none of them, these masks do not count.
+  // Empty: all can.
   std::span<const uint32_t> allowed;
 
   std::span<const int32_t> prompt;  // ids

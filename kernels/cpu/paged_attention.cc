@@ -263,7 +263,7 @@ class AttentionRun {
     const Kv* values = Rows(tile, 1, head);
     float* outs = memory_.split_out(head * rows_);
     const float* weights = memory_.score(head * rows_) + column;
-    if (rows.end - rows.begin <= kFewRows && dim_ % kLanes == 0 && AllSeen(rows, tile)) {
+    if (rows.end - rows.begin <= kFewRows && dim_ == memory_.dim_padded && AllSeen(rows, tile)) {
       return AddValues(weights, values, row_, dim_, outs, memory_.dim_padded, rows.begin, rows.end,
                        0, tile.count(), ahead);
     }

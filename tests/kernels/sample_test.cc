@@ -135,6 +135,24 @@ TEST_P(SampleTest, TheGuideWinsOverBiasAndOtherMasks) {
   }
 }
 
+TEST_P(SampleTest, MasksThatDoNotCountLeaveBiasAndPenalties) {
+  const std::vector<uint32_t> allowed = {0b0110};
+  const std::vector<int32_t> banned = {1, 2};
+  const std::vector<std::pair<int32_t, float>> bias = {{2, 3.0f}};
+  SampleRow row = {.logit_bias = bias, .banned_ids = banned, .allowed = allowed};
+  EXPECT_EQ(Token({0, 9, 8, 70}, row), 2);
+  row.eos_ids = row.stop_ids = std::span(banned).first(1);
+  row.eos_bias = 3;
+  EXPECT_EQ(Token({0, 9, 8, 70}, row), 1);
+  row.output = row.eos_ids;
+  row.frequency_penalty = 4;
+  EXPECT_EQ(Token({0, 9, 8, 70}, row), 2);
+  row.allowed = {};
+  const std::vector<int32_t> all = {0, 1, 2, 3};
+  row.banned_ids = all;
+  EXPECT_EQ(Token({0, 9, 8, 7}, row), 2) << "nor without a guide";
+}
+
 TEST_P(SampleTest, TheSignalAndLogprobsKnowNothingOfTheGuide) {
   const std::vector<int32_t> eos = {3};
   const std::vector<uint32_t> allowed = {0b0010};

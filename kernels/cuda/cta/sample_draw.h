@@ -238,20 +238,6 @@ BATON_HD void UpdateState(const SampleLaunch& launch, const SampleParams& row, i
   }
 }
 
-// Writes the raw logits under the row's guide alone to `processed`, for a row whose other masks
-// left nothing to draw. Returns the best; its logit is -infinity when the guide leaves nothing
-// either.
-template <typename Cta>
-BATON_HD Ranked KeepAllowedOnly(Cta& cta, const SampleParams& row, const int32_t* lists,
-                                const float* raw, float* processed, int32_t vocab,
-                                DrawShared& shared) {
-  cta.ForEach([&](int t) {
-    for (int32_t id = t; id < vocab; id += kDrawThreads) processed[id] = raw[id];
-  });
-  KeepAllowed(cta, row, lists, 0, vocab, processed);
-  return HighestOf(cta, processed, 0, vocab, shared.best);
-}
-
 struct RowOutcome {
   int32_t token = 0;
   float prob_sampling = 0;
@@ -262,10 +248,12 @@ template <typename Cta>
 BATON_HD RowOutcome DrawRow(Cta& cta, const SampleLaunch& launch, const SampleParams& row,
                             const float* raw, float* processed, const RowStats& stats,
                             DrawShared& shared) {
-  // When the masks leave no id the raw logits are drawn from, under the guide if there is one.
+  // When the masks leave no id they do not count, and when all else leaves none either, the raw
+  // logits are drawn from.
   Ranked best = stats.processed;
-  if (!(best.logit > kMasked) && row.allowed.count > 0) {
-    best = KeepAllowedOnly(cta, row, launch.lists, raw, processed, launch.vocab, shared);
+  if (!(best.logit > kMasked) && NeedsProcessed(row)) {
+    best =
+        ProcessIds(cta, launch, row, raw, /*masks=*/false, processed, 0, launch.vocab, shared.best);
   }
   const bool all_masked = !(best.logit > kMasked);
   const bool untouched = all_masked || !NeedsProcessed(row);

@@ -68,18 +68,19 @@ BATON_HD int32_t LowerPatch(const int32_t* patches, int32_t count, int32_t id) {
   return low;
 }
 
-// Adds the biases of the pairs [first, last) to the logits of their ids. The pairs of one id are
-// added by one thread, in their order.
+// Adds the biases of the pairs [first, last) to the logits of their ids; those of -infinity, which
+// mask, only with `masks`. The pairs of one id are added by one thread, in their order.
 template <typename Cta>
 BATON_HD void ApplyPatches(Cta& cta, const int32_t* patches, int32_t first, int32_t last,
-                           float* processed) {
+                           bool masks, float* processed) {
   cta.ForEach([&](int t) {
     for (int32_t i = first + t; i < last; i += cta.threads()) {
       const int32_t id = patches[2 * i];
       if (i > first && patches[2 * (i - 1)] == id) continue;
       float x = processed[id];
       for (int32_t j = i; j < last && patches[2 * j] == id; ++j) {
-        x = Finite(AddRn(x, BitsFloat(static_cast<uint32_t>(patches[2 * j + 1]))));
+        const float bias = BitsFloat(static_cast<uint32_t>(patches[2 * j + 1]));
+        if (masks || bias > kMasked) x = Finite(AddRn(x, bias));
       }
       processed[id] = x;
     }
@@ -161,11 +162,12 @@ BATON_HD void PenaliseGiven(Cta& cta, const SampleParams& row, const int32_t* gi
   });
 }
 
-// Writes the processed logits of the tile and finds the highest.
+// Writes the processed logits of [begin, end) and finds the highest. Without `masks` those of the
+// patches do not count. `best` has room for each thread.
 template <typename Cta>
-BATON_HD Ranked ProcessTile(Cta& cta, const SampleLaunch& launch, const SampleParams& row,
-                            const float* raw, float* processed, int32_t begin, int32_t end,
-                            SurveyShared& shared) {
+BATON_HD Ranked ProcessIds(Cta& cta, const SampleLaunch& launch, const SampleParams& row,
+                           const float* raw, bool masks, float* processed, int32_t begin,
+                           int32_t end, Ranked* best) {
   const uint32_t* const counts =
       row.counts >= 0 ? launch.counts + static_cast<int64_t>(row.counts) * launch.vocab : nullptr;
   cta.ForEach([&](int t) {
@@ -183,10 +185,10 @@ BATON_HD Ranked ProcessTile(Cta& cta, const SampleLaunch& launch, const SamplePa
     const int32_t* const patches = launch.lists + row.patches.begin;
     const int32_t first = LowerPatch(patches, row.patches.count, begin);
     const int32_t last = LowerPatch(patches, row.patches.count, end);
-    ApplyPatches(cta, patches, first, last, processed);
+    ApplyPatches(cta, patches, first, last, masks, processed);
   }
   if (row.allowed.count > 0) KeepAllowed(cta, row, launch.lists, begin, end, processed);
-  return HighestOf(cta, processed, begin, end, shared.best);
+  return HighestOf(cta, processed, begin, end, best);
 }
 
 template <typename Cta>
@@ -214,7 +216,7 @@ BATON_HD void SurveyTile(Cta& cta, const SampleLaunch& launch, int32_t row_index
   Ranked processed = highest;
   if (NeedsProcessed(row)) {
     float* const out = launch.processed + static_cast<int64_t>(row_index) * launch.vocab;
-    processed = ProcessTile(cta, launch, row, raw, out, begin, end, shared);
+    processed = ProcessIds(cta, launch, row, raw, /*masks=*/true, out, begin, end, shared.best);
   }
   cta.Single([&] {
     TilePartial& partial =

@@ -202,6 +202,32 @@ TYPED_TEST_P(SamplingSuite, WhenMasksLeaveNothingTheRawLogitsAreDrawn) {
   }
 }
 
+TYPED_TEST_P(SamplingSuite, MasksThatLeaveNothingLeaveBiasPenaltiesAndTheGuide) {
+  const std::vector<float> logits = Logits(5003, 8, 2);
+  std::vector<int32_t> all(5003);
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<std::pair<int32_t, float>> bias = {{7, 4.0f}, {4999, 3.0f}};
+  const std::vector<int32_t> output = {7, 7, 30};
+  std::vector<uint32_t> allowed(157, 0);
+  for (const int32_t id : {7, 30, 600, 4999}) allowed[id / 32] |= 1u << (id % 32);
+  for (const bool guided : {false, true}) {
+    for (const bool redraw : {false, true}) {
+      SampleRow row{.temperature = 1,
+                    .frequency_penalty = 0.5f,
+                    .logit_bias = bias,
+                    .banned_ids = all,
+                    .output = output};
+      if (guided) {
+        row.allowed = allowed;
+      } else if (redraw) {
+        row.eos_ids = row.stop_ids = std::span(all).subspan(7, 1);
+        row.redraw_eos = true;
+      }
+      this->ExpectAsReference(logits, Seeded(row, 40));
+    }
+  }
+}
+
 TYPED_TEST_P(SamplingSuite, LogitsThatAreNoDistributionAreNotValid) {
   for (const float poison : {std::numeric_limits<float>::quiet_NaN(), kInfinity}) {
     std::vector<float> logits = Logits(5000, 9, 2);
@@ -235,6 +261,7 @@ REGISTER_TYPED_TEST_SUITE_P(SamplingSuite, RandomRequestsGiveTheTokensOfTheRefer
                             MinusInfinityIsNeverDrawn, HugeLogitsDoNotOverflow,
                             TheProbabilityOfEosIsNeverAboveOne,
                             WhenMasksLeaveNothingTheRawLogitsAreDrawn,
+                            MasksThatLeaveNothingLeaveBiasPenaltiesAndTheGuide,
                             LogitsThatAreNoDistributionAreNotValid, ARowIsTheSameAloneAndInABatch);
 
 }  // namespace baton::kernels::cuda
