@@ -145,6 +145,7 @@ class ServiceTest(unittest.TestCase):
             self.assertEqual(list(pool.map(ask, range(8))), alone)
 
     def test_a_closed_client_says_so(self):
+        before = self.served.given_up()
         client = Client(self.served.address)
         answer = client.generate(STORY, **ENDLESS)
         next(answer)
@@ -153,6 +154,7 @@ class ServiceTest(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "closed"):
                 call()
         self.served.wait_idle()
+        self.assertEqual(self.served.given_up(), before + 1)
 
     def test_nobody_listens(self):
         with Client("127.0.0.1:1", retry=Retry(limit_s=0)) as client:
@@ -231,6 +233,25 @@ class AsyncServiceTest(unittest.IsolatedAsyncioTestCase):
             self.client.generate(STORY)
         with self.assertRaisesRegex(RuntimeError, "closed"):
             await self.client.models()
+
+    async def test_closing_the_client_frees_what_its_tasks_and_answers_run(self):
+        before = self.served.given_up()
+
+        async def stream(answer, began):
+            async for _ in answer:
+                began.set()
+
+        async with AsyncClient(self.served.address) as client:
+            unread = client.generate(STORY, **ENDLESS)
+            await anext(unread)
+            events = [asyncio.Event() for _ in range(5)]
+            tasks = [asyncio.create_task(stream(client.generate(STORY, **ENDLESS), began)) for began in events]
+            await asyncio.gather(*(began.wait() for began in events))
+        for task in (*tasks, unread.read()):
+            with self.assertRaisesRegex(RuntimeError, "closed"):
+                await task
+        self.served.wait_idle()
+        self.assertEqual(self.served.given_up(), before + 6)
 
 
 class TlsTest(unittest.TestCase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -130,6 +131,8 @@ class AsyncClient:
         self._closed = False
         # A channel belongs to the loop in which it is made.
         self._channel: grpc.aio.Channel | None = None
+        # A channel that closes leaves those running whose request is sent: it looks at its own tasks alone.
+        self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def generate(self, prompt: str | Sequence[int], **options: Unpack[Options]) -> AsyncAnswer:
         """As Client.generate."""
@@ -167,6 +170,8 @@ class AsyncClient:
     async def close(self) -> None:
         """Ends all that is still running."""
         self._closed = True
+        for stream in tuple(self._streams):
+            stream.cancel()
         if self._channel is not None:
             await self._channel.close()
 
@@ -194,7 +199,9 @@ class AsyncClient:
             raise RuntimeError(CLOSED)
 
         def call(left_s: float) -> Any:
-            return getattr(self._inference(), method)(request, timeout=left_s, metadata=self._metadata)
+            stream = getattr(self._inference(), method)(request, timeout=left_s, metadata=self._metadata)
+            self._streams.add(stream)
+            return stream
 
         timeout_s = options.get("timeout_s", self._timeout_s)
         return AsyncAnswer(Progress(request, self._retry, timeout_s), call, lambda: self._closed)
