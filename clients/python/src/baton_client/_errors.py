@@ -31,6 +31,15 @@ class BatonError(Exception):
         self.retry_after_s = retry_after_s
         self.facts = dict(facts or {})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is otherwise copied by calling its class with `args`, which here is the whole text alone.
+        return _restored, (type(self), self.args), vars(self)
+
+
+def _restored(kind: type[BatonError], args: tuple[Any, ...]) -> BatonError:
+    """A pickled error without its attributes. Does not call __init__, which a subclass may have of its own."""
+    return kind.__new__(kind, *args)
+
 
 def from_rpc(code: grpc.StatusCode, message: str | None,
              trailers: Iterable[tuple[str, Any]] | None) -> BatonError:

@@ -1,0 +1,39 @@
+"""What goes into the Python package and what comes out, without a service."""
+
+import copy
+import pickle
+import unittest
+
+from baton_client import BatonError
+
+
+class NamedError(BatonError):
+    """A program's own, which it makes in another way."""
+
+    def __init__(self, name):
+        super().__init__("NOT_FOUND", f"no {name}")
+        self.name = name
+
+
+class ErrorTest(unittest.TestCase):
+    @staticmethod
+    def copies(error):
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+            yield pickle.loads(pickle.dumps(error, protocol))
+        yield copy.copy(error)
+        yield copy.deepcopy(error)
+
+    def test_an_error_goes_to_other_processes_whole(self):
+        error = BatonError("RESOURCE_EXHAUSTED", "the queue is full", "QUEUE_FULL", "spec.stop", 0.5, {"limit": "8"})
+        for other in self.copies(error):
+            self.assertIs(type(other), BatonError)
+            self.assertEqual((str(other), vars(other)), (str(error), vars(error)))
+
+    def test_so_does_one_of_a_class_of_its_own(self):
+        for other in self.copies(NamedError("fox")):
+            self.assertIs(type(other), NamedError)
+            self.assertEqual((str(other), other.code, other.name), ("NOT_FOUND: no fox", "NOT_FOUND", "fox"))
+
+
+if __name__ == "__main__":
+    unittest.main()
