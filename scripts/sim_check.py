@@ -21,9 +21,8 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 
-from scheduling_service import cpu_of, cpu_of_machine
+from scheduling_service import cpu_of, cpu_of_machine, read
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FAIR = 0.15
@@ -86,8 +85,7 @@ class Pages:
     def read(self):
         while True:
             path = self.folder / f"page-{len(self.paths):04}.prom"
-            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=10) as page:
-                path.write_bytes(page.read())
+            path.write_text(read(self.address), encoding="utf-8")
             self.paths.append(str(path))
             if self.over.wait(self.every):
                 return

@@ -1,11 +1,13 @@
 """Repeated calls, against a router that fails as it is told."""
 
 import asyncio
+import os
 import pathlib
 import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from services import Fake  # noqa: E402
@@ -123,6 +125,14 @@ class RetryTest(unittest.TestCase):
             for _ in range(2):
                 metadata = fake.call()["metadata"]
                 self.assertEqual((metadata["authorization"], metadata["baton-tenant"]), ("Bearer k1", "red"))
+
+    def test_a_proxy_of_the_environment_is_not_asked(self):
+        # Nobody listens there.
+        nowhere = {"http_proxy": "http://127.0.0.1:1", "grpc_proxy": "http://127.0.0.1:1"}
+        nobody = {"no_proxy": "", "no_grpc_proxy": ""}
+        for fake, asynchronous in self.both({"tokens": 2}):
+            with unittest.mock.patch.dict(os.environ, {**nowhere, **nobody}):
+                self.assertEqual(ask(fake.address, asynchronous, retry=Retry(limit_s=0)).text, " w0 w1")
 
     def test_closing_the_client_is_told_to_whoever_reads(self):
         with Fake({"hang": True}) as fake, Client(fake.address) as client:

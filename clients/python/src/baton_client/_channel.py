@@ -14,6 +14,8 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.max_receive_message_length", 64 << 20),
+    # A router is reached directly; a proxy of the environment is there for other addresses.
+    ("grpc.enable_http_proxy", 0),
 )
 
 Path = str | os.PathLike[str]
