@@ -105,7 +105,8 @@ const scenes = {
 
 async function show(open, asked, retryForMs) {
   const { final, calls } = await answer(open, asked, retryForMs, (text) => process.stdout.write(text));
-  const reason = FinishReason[final.finishReason].toLowerCase();
+  // A newer router may have reasons without a name here.
+  const reason = FinishReason[final.finishReason]?.toLowerCase() ?? `unknown_${final.finishReason}`;
   console.log(`\n[${reason}, ${final.usage.completionTokens} tokens, calls ${calls}]`);
 }
 

@@ -7,6 +7,7 @@ STEPS is a list with one step per call of Generate or ChatGenerate; the last one
   {"tokens": 5, "code": …}                                       streams so many tokens, then the same
   {"tokens": 5, "pause_s": 0.5, "code": …}                       waits before it fails
   {"tokens": 5}                                                  streams so many tokens and a Final
+  {"tokens": 5, "finish_reason": 101, "stop_cause": 102}         ends otherwise than by its length
   {"hang": true}                                                 streams nothing until the client goes
 
 Token i is 100 + i with the text " wI" and one EosStep; that of answer k of several 1000 * k more, the answers come in
@@ -82,7 +83,8 @@ class Fake:
 
     @staticmethod
     def _final(step, index):
-        return {"finish_reason": "FINISH_REASON_LENGTH", "stop_cause": "STOP_CAUSE_NONE", "attempts": 1,
+        return {"finish_reason": step.get("finish_reason", "FINISH_REASON_LENGTH"),
+                "stop_cause": step.get("stop_cause", "STOP_CAUSE_NONE"), "attempts": 1,
                 "usage": {"prompt_tokens": 0 if index else 3, "completion_tokens": step["tokens"]},
                 "decode_worker": "fake:1", "index": index}
 

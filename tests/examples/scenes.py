@@ -130,6 +130,13 @@ def check_retry(example):
         expect("failed:" in output, "a failure that is told", output)
 
 
+def check_newer_router(example):
+    """An answer that ends for a reason that the example has no name for is an answer."""
+    with Fake({"tokens": 2, "finish_reason": 101}) as fake:
+        output = example.run(fake.address, "--only", "stream")
+        expect(re.search(r" w0 w1\n\[\w+, 2 tokens, calls 1\]\n", output), "two words and an end", output)
+
+
 def check_tls_and_keys(example):
     """Mutual TLS and a key; without a certificate of its own, or with another key, it gets no answer."""
     with secure_service("right") as (served, folder):
@@ -147,4 +154,5 @@ def check(command):
     example = Example(command)
     check_service(example)
     check_retry(example)
+    check_newer_router(example)
     check_tls_and_keys(example)

@@ -1,10 +1,15 @@
-"""What goes into the Python package and what comes out, without a service."""
+"""Values that go into the Python package and come out of it."""
 
 import copy
+import pathlib
 import pickle
+import sys
 import unittest
 
-from baton_client import BatonError
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from services import Fake  # noqa: E402
+
+from baton_client import BatonError, Client  # noqa: E402
 
 
 class NamedError(BatonError):
@@ -33,6 +38,13 @@ class ErrorTest(unittest.TestCase):
         for other in self.copies(NamedError("fox")):
             self.assertIs(type(other), NamedError)
             self.assertEqual((str(other), other.code, other.name), ("NOT_FOUND: no fox", "NOT_FOUND", "fox"))
+
+
+class FinalTest(unittest.TestCase):
+    def test_what_a_newer_router_names_otherwise_ends_an_answer_all_the_same(self):
+        with Fake({"tokens": 1, "finish_reason": 101, "stop_cause": 102}) as fake, Client(fake.address) as client:
+            final = client.generate("x").read().final
+        self.assertEqual((final.finish_reason, final.stop_cause), ("unknown_101", "unknown_102"))
 
 
 if __name__ == "__main__":

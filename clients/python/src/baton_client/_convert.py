@@ -124,11 +124,19 @@ def _usage_of(usage: pb.Usage) -> types.Usage:
                        usage.natural_end_step if usage.HasField("natural_end_step") else None)
 
 
+def _name_of(enum: Any, value: int, prefix: str) -> str:
+    """The name of an enum's value. A router that is newer than this package may have values of its own."""
+    if value not in enum.values():
+        return f"unknown_{value}"
+    name: str = enum.Name(value)
+    return name.removeprefix(prefix).lower()
+
+
 def final_of(message: pb.Final, calls: int) -> types.Final:
     match = message.WhichOneof("stop_match")
     timings = message.timings
-    reason = pb.FinishReason.Name(message.finish_reason).removeprefix("FINISH_REASON_").lower()
-    cause = pb.StopCause.Name(message.stop_cause).removeprefix("STOP_CAUSE_").lower()
+    reason = _name_of(pb.FinishReason, message.finish_reason, "FINISH_REASON_")
+    cause = _name_of(pb.StopCause, message.stop_cause, "STOP_CAUSE_")
     return types.Final(
         finish_reason=cast(types.FinishReason, reason), stop_cause=cast(types.StopCause, cause),
         stop_match=getattr(message, match) if match else None,

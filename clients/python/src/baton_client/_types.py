@@ -201,6 +201,7 @@ class Timings:
 class Final:
     """How an answer ended."""
 
+    # A reason, or a cause, that only a newer router has is "unknown_" and its number.
     finish_reason: FinishReason
     stop_cause: StopCause
     # The id or the string that ended it; None after a length or a runaway.

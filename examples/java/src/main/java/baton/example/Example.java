@@ -96,7 +96,8 @@ public final class Example {
       System.out.print(text);
       System.out.flush();
     });
-    var reason = answer.end().getFinishReason().name().substring("FINISH_REASON_".length());
+    // A newer router may have reasons without a name here, which are UNRECOGNIZED.
+    var reason = answer.end().getFinishReason().name().replace("FINISH_REASON_", "");
     System.out.printf("%n[%s, %d tokens, calls %d]%n", reason.toLowerCase(Locale.ROOT),
         answer.end().getUsage().getCompletionTokens(), answer.calls());
   }
