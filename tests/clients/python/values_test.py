@@ -9,7 +9,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from services import Fake  # noqa: E402
 
-from baton_client import BatonError, Client  # noqa: E402
+from baton_client import AsyncClient, BatonError, Client  # noqa: E402
 
 
 class NamedError(BatonError):
@@ -45,6 +45,16 @@ class FinalTest(unittest.TestCase):
         with Fake({"tokens": 1, "finish_reason": 101, "stop_cause": 102}) as fake, Client(fake.address) as client:
             final = client.generate("x").read().final
         self.assertEqual((final.finish_reason, final.stop_cause), ("unknown_101", "unknown_102"))
+
+
+class PromptTest(unittest.TestCase):
+    def test_bytes_are_neither_a_text_nor_token_ids(self):
+        async_client = AsyncClient("127.0.0.1:1")
+        with Client("127.0.0.1:1") as client:
+            for prompt in (b"text", bytearray(b"text")):
+                for take in (client.generate, async_client.generate, client.detokenize):
+                    with self.assertRaisesRegex(TypeError, "expected .*decode"):
+                        take(prompt)
 
 
 if __name__ == "__main__":

@@ -68,10 +68,18 @@ def spec_of(options: Mapping[str, Any]) -> pb.GenerationSpec:
     return spec
 
 
+def _checked_ids(ids: Sequence[int]) -> Sequence[int]:
+    # Bytes are a sequence of numbers, too, but whoever has some has a text.
+    if isinstance(ids, (bytes, bytearray)):
+        raise TypeError(f"found {type(ids).__name__}: expected token ids or a str; decode() bytes of a text, "
+                        "or give list() of those that are ids")
+    return ids
+
+
 def generate_request(prompt: str | Sequence[int], options: Mapping[str, Any]) -> pb.GenerateRequest:
     if isinstance(prompt, str):
         return pb.GenerateRequest(spec=spec_of(options), text=prompt)
-    return pb.GenerateRequest(spec=spec_of(options), token_ids=pb.TokenIds(ids=prompt))
+    return pb.GenerateRequest(spec=spec_of(options), token_ids=pb.TokenIds(ids=_checked_ids(prompt)))
 
 
 def chat_request(messages: Sequence[types.Message], options: Mapping[str, Any]) -> pb.ChatGenerateRequest:
@@ -84,7 +92,7 @@ def tokenize_request(text: str, model: str, add_special_tokens: bool) -> pb.Toke
 
 
 def detokenize_request(ids: Sequence[int], model: str, skip_special_tokens: bool) -> pb.DetokenizeRequest:
-    return pb.DetokenizeRequest(token_ids=ids, model=model, skip_special_tokens=skip_special_tokens)
+    return pb.DetokenizeRequest(token_ids=_checked_ids(ids), model=model, skip_special_tokens=skip_special_tokens)
 
 
 def started_of(message: pb.Started) -> types.Started:
