@@ -1,6 +1,7 @@
 """Answers one file of requests on all machines of a Ray cluster, with Ray Data.
 
     python3 batch.py IN.jsonl OUT.jsonl --model /models/llama --workers 4
+    python3 batch.py IN.jsonl OUT.jsonl --model /models/llama --gpus 1 --serve-flag=--dtype=bfloat16
     python3 batch.py IN.jsonl OUT.jsonl --server http://router:8000
 
 The lines are those of OpenAI's batch format, in and out. Ray Data cuts the input into batches and gives each to
@@ -23,7 +24,7 @@ LINES_FAILED = 1  # the exit code of a batch whose lines are all done, some with
 class Answers:
     """Has batches of lines answered. One of them fills a machine."""
 
-    def __init__(self, baton, model, server):
+    def __init__(self, baton, model, server, serve_flags=()):
         self._baton = baton
         self._service = None
         self._server = server
@@ -31,7 +32,7 @@ class Answers:
             # The service ends with the actor, however that ends.
             self._service = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "TERM", baton, "serve", model, "--port", "0", "--admin-port", "0",
-                 "--http-port", "0", "--eos-log", "off", "--log-level", "warn"],
+                 "--http-port", "0", "--eos-log", "off", "--log-level", "warn", *serve_flags],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
             ready = self._service.stdout.readline()
             if not ready:
@@ -62,18 +63,29 @@ def options():
     way.add_argument("--server", help="address of a service that is there")
     parser.add_argument("--workers", type=int, default=1, help="actors; as many as machines [%(default)s]")
     parser.add_argument("--cpus", type=float, default=1, help="CPUs that Ray counts for an actor [%(default)s]")
-    parser.add_argument("--gpus", type=float, default=0, help="GPUs that an actor gets [%(default)s]")
+    parser.add_argument("--gpus", type=float, default=0, help="GPUs that an actor gets and computes on [%(default)s]")
+    parser.add_argument("--serve-flag", action="append", default=[], metavar="FLAG",
+                        help="for the `baton serve` of each actor, as --serve-flag=--threads=4; may be repeated")
     parser.add_argument("--batch", type=int, default=1000, help="lines of a batch [%(default)s]")
     parser.add_argument("--baton", default="baton", help="the program [%(default)s]")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if not given.model and (given.gpus or given.serve_flag):
+        parser.error("--gpus and --serve-flag are for the workers of actors: expected --model, found --server")
+    return given
+
+
+def serve_flags(given):
+    # Ray shows an actor the GPUs that are its own; the workers still have to be told to use them.
+    return [*(["--device", "cuda"] if given.gpus else []), *given.serve_flag]
 
 
 def main():
     given = options()
     ray.init(log_to_driver=True)
     lines = ray.data.read_text(given.input)
+    for_actors = (given.baton, given.model, given.server, serve_flags(given))
     answers = lines.map_batches(
-        Answers, fn_constructor_args=(given.baton, given.model, given.server), batch_size=given.batch,
+        Answers, fn_constructor_args=for_actors, batch_size=given.batch,
         concurrency=given.workers, num_cpus=given.cpus, num_gpus=given.gpus, batch_format="numpy")
     count = failed = 0
     with open(given.output, "w", encoding="utf-8") as out:

@@ -3,16 +3,20 @@
 Ray itself is half a gigabyte, which a test is not worth; its calls are those of the example's main().
 """
 
+import contextlib
 import http.server
 import importlib.util
+import io
 import json
 import os
 import pathlib
 import signal
 import sys
+import tempfile
 import threading
 import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/e2e"))
@@ -87,6 +91,80 @@ class SeparatorsTest(unittest.TestCase):
             finally:
                 server.shutdown()
         self.assertEqual(json.loads(found)["response"]["body"]["text"], "one\u2028two\u0085three")
+
+
+FAKE_BATON = """#!/bin/sh
+echo "$*" >> "$0.log"
+case $1 in
+  serve) echo '{"http": "http://127.0.0.1:1"}'; exec sleep 100 ;;
+  batch) echo '{"response": {"status_code": 200}}' > "$3" ;;
+esac
+"""
+
+
+class OneActor:
+    """Stands for Ray: one actor, in this process, has the first line as its only batch."""
+
+    def __init__(self, test):
+        self.data, self._test = self, test
+
+    def init(self, **_):
+        pass
+
+    def read_text(self, path):
+        self._line = pathlib.Path(path).read_text(encoding="utf-8").splitlines()[0]
+        return self
+
+    def map_batches(self, actor, fn_constructor_args, num_gpus, **_):
+        self.gpus = num_gpus
+        self._actor = actor(*fn_constructor_args)
+        service = self._actor._service  # pylint: disable=protected-access
+        if service:
+            self._test.addCleanup(service.stdout.close)
+            self._test.addCleanup(service.wait)
+            self._test.addCleanup(service.terminate)
+        return self
+
+    def iter_rows(self):
+        return [{"text": text} for text in self._actor({"text": [self._line]})["text"]]
+
+
+class CommandTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="baton-ray-")))
+        self.baton = self.folder / "baton"
+        self.baton.write_text(FAKE_BATON)
+        self.baton.chmod(0o755)
+        (self.folder / "in").write_text(line("a", prompt="A fox") + "\n")
+        self.example = load_example()
+        self.example.ray = OneActor(self)
+
+    def run_with(self, *flags):
+        """The command lines of `baton` that come of the flags."""
+        files = [str(self.folder / name) for name in ("in", "out")]
+        with (unittest.mock.patch.object(sys, "argv", ["batch.py", *files, "--baton", str(self.baton), *flags]),
+              contextlib.redirect_stdout(io.StringIO())):
+            self.assertEqual(self.example.main(), 0)
+        return pathlib.Path(f"{self.baton}.log").read_text().splitlines()
+
+    def test_an_actor_that_has_gpus_computes_on_them(self):
+        serve, _ = self.run_with("--model", "m", "--gpus", "0.5")
+        self.assertEqual(self.example.ray.gpus, 0.5)
+        self.assertIn(" --device cuda", serve)
+
+    def test_one_without_computes_on_cpus(self):
+        serve, _ = self.run_with("--model", "m")
+        self.assertNotIn("--device", serve)
+
+    def test_flags_for_the_service_reach_it(self):
+        serve, _ = self.run_with("--model", "m", "--serve-flag=--mode=unified", "--serve-flag=--threads=4")
+        self.assertTrue(serve.endswith(" --mode=unified --threads=4"), serve)
+
+    def test_what_nobody_would_use_is_refused(self):
+        for flag in ("--gpus=1", "--serve-flag=--threads=4"):
+            with contextlib.redirect_stderr(io.StringIO()) as said, self.assertRaises(SystemExit):
+                self.run_with("--server", "http://127.0.0.1:1", flag)
+            self.assertIn("--model", said.getvalue())
 
 
 class NoModelTest(unittest.TestCase):
