@@ -3,6 +3,7 @@
 Each has to be understood and to find something: a panel that stays empty on a busy service is a defect.
 """
 
+import concurrent.futures
 import math
 import pathlib
 import re
@@ -17,7 +18,7 @@ import dashboards
 from prometheus_server import Prometheus
 
 sys.path.insert(0, str(dashboards.ROOT / "tests/e2e"))
-from cluster import BIN, Cluster, Failure, wait_until  # noqa: E402
+from cluster import BIN, Cluster, Failure, begin, wait_until  # noqa: E402
 from elastic_test import ElasticCluster  # noqa: E402
 from openai_client import Http  # noqa: E402
 
@@ -69,29 +70,22 @@ class Load:
         self._cluster = cluster
         self._http = Http(cluster.router.ready["http"])
         self._over = threading.Event()
-        self._failed = []
-        self._threads = [threading.Thread(target=self._again, args=[one]) for one in (self._grpc, self._over_http)]
+        self._callers = []
 
     def __enter__(self):
-        for thread in self._threads:
-            thread.start()
+        self._callers = [begin(self._again, one) for one in (self._grpc, self._over_http)]
         return self
 
     def __exit__(self, *_):
         self._over.set()
-        for thread in self._threads:
-            thread.join()
-        if self._failed:
-            raise Failure(f"the load failed: {self._failed[0]}")
+        concurrent.futures.wait(self._callers)
+        for caller in self._callers:
+            caller.result()
 
     def _again(self, turn):
         number = 0
         while not self._over.is_set():
-            try:
-                turn(number)
-            except (AssertionError, OSError) as error:
-                self._failed.append(error)
-                return
+            turn(number)
             number += 1
 
     def _grpc(self, number):

@@ -5,6 +5,7 @@ model, as one of small weights, BATON_TEST_MODEL. Every process gets port 0 and 
 its ready line; logs go to files that are shown when a test fails.
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -39,6 +40,14 @@ def wait_until(condition, what, timeout_s=None):
         if time.monotonic() > deadline:
             raise Failure(f"waited in vain for: {what() if callable(what) else what}")
         time.sleep(0.02)
+
+
+def begin(call, *arguments, **named):
+    """Calls it in a thread of its own; what comes back is a future, whose result() raises what the call raised."""
+    with_one_thread = concurrent.futures.ThreadPoolExecutor(1)
+    result = with_one_thread.submit(call, *arguments, **named)
+    with_one_thread.shutdown(wait=False)
+    return result
 
 
 class Process:

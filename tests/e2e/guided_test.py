@@ -7,7 +7,6 @@ import concurrent.futures
 import json
 import os
 import re
-import threading
 import unittest
 
 import grpc
@@ -16,7 +15,7 @@ import jsonschema
 import client
 import json_schemas
 import openai_client
-from cluster import Cluster
+from cluster import Cluster, begin
 
 SCHEMAS = int(os.environ.get("BATON_GUIDED_SCHEMAS", "10"))
 REQUESTS = int(os.environ.get("BATON_GUIDED_REQUESTS", "40"))
@@ -170,12 +169,9 @@ class SameTokens(unittest.TestCase):
     def test_replayed_after_a_kill(self):
         with Cluster(decode=1, prefill=1, eos_log=False, decode_flags=["--enable-failpoints"],
                      worker_environment={"BATON_FAILPOINT": "decoding@8:stop"}) as service:
-            answers = []
-            thread = threading.Thread(target=lambda: answers.extend(ask(service, self.requests[:1])))
-            thread.start()
+            answers = begin(ask, service, self.requests[:1])
             service.replace_stopped_decode()
-            thread.join()
-            self.same(answers, attempts=2)
+            self.same(answers.result(), attempts=2)
             service.assert_nothing_held()
 
 

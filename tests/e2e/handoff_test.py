@@ -13,7 +13,7 @@ import threading
 import unittest
 
 from client import Client
-from cluster import BIN, DEMO_MODEL, Cluster, wait_until
+from cluster import BIN, DEMO_MODEL, Cluster, begin, wait_until
 
 FAKE = pathlib.Path(os.environ.get("BATON_FAKE_NCCL_LIBRARY", BIN.parent / "tests/libbaton_fake_nccl.so"))
 NCCL = ["--kv-transport", "nccl", "--nccl-library", str(FAKE)]
@@ -45,20 +45,20 @@ def stopping(way, role, point):
 def until_stopped(running, victim):
     """Generates rounds of requests in a thread until a transfer by a pair has stopped `victim`.
 
-    The first ones may go by gRPC: the pair is built meanwhile.
+    Returns the future of their answers, round by round. The first ones may go by gRPC: the pair is built meanwhile.
     """
-    rounds = []
+    stopped = threading.Event()
 
     def generate():
+        rounds = []
         while not rounds or not stopped.is_set():
             rounds.append(running.generate(requests(4, f"round{len(rounds)}-"), concurrency=4))
+        return rounds
 
-    stopped = threading.Event()
-    thread = threading.Thread(target=generate)
-    thread.start()
+    rounds = begin(generate)
     wait_until(victim.stopped, "the failpoint")
     stopped.set()
-    return thread, rounds
+    return rounds
 
 
 def events(process, event):
@@ -255,14 +255,13 @@ class Handoff(unittest.TestCase):
     def kill_in_a_transfer(self, running, way, role):
         workers = running.prefill if role == "prefill" else running.decode
         victim = workers[0]
-        thread, rounds = until_stopped(running, victim)
+        rounds = until_stopped(running, victim)
         port = victim.grpc.rsplit(":", 1)[1]
         victim.kill()
         workers.remove(victim)
         running.role_environment = {}
         running.spawn_worker(role, port=port).wait_ready()
-        thread.join()
-        for answers in rounds:
+        for answers in rounds.result():
             self.same(answers)
         # The new process is a new pair.
         wait_until(lambda: self.same(running.generate(requests(1, "again"))) or pairs(running.prefill[0]) == 1,
@@ -278,11 +277,10 @@ class Handoff(unittest.TestCase):
                 with self.subTest(way=way, role=role), stopping(way, role, point) as running:
                     silent = (running.prefill if role == "prefill" else running.decode)[0]
                     other = (running.decode if role == "prefill" else running.prefill)[0]
-                    thread, rounds = until_stopped(running, silent)
+                    rounds = until_stopped(running, silent)
                     wait_until(lambda: events(other, "aborted") == 1, "the other side to give the epoch up")
                     os.kill(silent.pid, signal.SIGCONT)
-                    thread.join()
-                    for answers in rounds:
+                    for answers in rounds.result():
                         self.same(answers)
                     wait_until(lambda: events(running.prefill[0], "rebuilt") == 1, "the pair to be rebuilt")
                     self.same(running.generate(requests(2, "later")))

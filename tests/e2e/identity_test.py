@@ -44,7 +44,7 @@ class Ways(unittest.TestCase):
         return [answer["token_ids"] for answer in answers]
 
     def same(self, answers, expected):
-        for i, (answer, tokens) in enumerate(zip(answers, expected)):
+        for i, (answer, tokens) in enumerate(zip(answers, expected, strict=True)):
             self.assertEqual(answer["token_ids"], tokens, f"request {i}")
 
     def check_all_ways(self, greedy):

@@ -14,7 +14,7 @@ import urllib.request
 
 import jsonschema
 
-from cluster import ROOT, Cluster, wait_until
+from cluster import ROOT, Cluster, begin, wait_until
 
 NUMBER, COUNT, TEXT = {"type": "number", "minimum": 0}, {"type": "integer", "minimum": 0}, {"type": "string"}
 FORESEEN = ("expected_remaining", "p50", "p90")
@@ -137,8 +137,7 @@ class PageTest(unittest.TestCase):
                                      [{"messages": [{"role": "user", "content": "List 5 animals."}]}
                                       for _ in range(4)], concurrency=8)
 
-            thread = threading.Thread(target=load)
-            thread.start()
+            asked = begin(load)
             try:
                 wait_until(lambda: self.status(cluster)["requests"]["decoding"] > 0, "requests that decode")
                 wait_until(lambda: any(self.status(cluster)["recent"]["gap_ms_p50"]), "gaps between tokens")
@@ -148,7 +147,7 @@ class PageTest(unittest.TestCase):
                 self.look(cluster)
             finally:
                 stop.set()
-                thread.join()
+                asked.result()
             self.assertEqual(self.status(cluster)["requests"]["failed"], 0)
             cluster.decode[0].kill()
             wait_until(lambda: "unreachable" in [w["state"] for w in self.status(cluster)["workers"]],

@@ -1,10 +1,9 @@
 """--local-prefill-below auto on a service: a busy prefill worker leaves short prompts to the decode worker, an idle one computes
 them, and no token changes."""
 
-import threading
 import unittest
 
-from cluster import Cluster, wait_until
+from cluster import Cluster, begin, wait_until
 
 # A decode worker whose steps take longer than those of the prefill worker, and has answers to write meanwhile.
 SLOW = {"decode_flags": ["--enable-failpoints", "--log-level", "error"],
@@ -39,9 +38,7 @@ class SplitTest(unittest.TestCase):
             cluster.generate(learning)
             self.assertGreaterEqual(decided(cluster, "split", "unknown"), 8)
 
-            background = threading.Thread(target=cluster.generate, kwargs={
-                "requests": [request(f"b{i}", f"{i} wolves", 600) for i in range(8)], "concurrency": 8})
-            background.start()
+            background = begin(cluster.generate, [request(f"b{i}", f"{i} wolves", 600) for i in range(8)], concurrency=8)
             decode = cluster.decode[0]
             wait_until(lambda: decode.metrics().sum("baton_num_requests_running") >= 8, "answers being written")
             local = sum(decided(cluster, "local", why) for why in ("wait", "compute", "transfer", "others"))
@@ -51,13 +48,11 @@ class SplitTest(unittest.TestCase):
             self.assertEqual(local, sum(decided(cluster, "local", why)
                                         for why in ("wait", "compute", "transfer", "others")))
 
-            flood = threading.Thread(target=cluster.generate, kwargs={
-                "requests": [request(f"f{i}", f"{i} {LONG * 40}") for i in range(80)], "concurrency": 80})
-            flood.start()
+            flood = begin(cluster.generate, [request(f"f{i}", f"{i} {LONG * 40}") for i in range(80)], concurrency=80)
             wait_until(lambda: decided(cluster, "local", "wait") > 0, "a prompt that goes past the prefill worker's line")
             self.assertEqual(tokens_of(cluster.generate(shorts("y"), concurrency=12)), expected)
-            flood.join()
-            background.join()
+            self.assertEqual([len(tokens) for tokens in tokens_of(flood.result())], [4] * 80)
+            self.assertEqual([len(tokens) for tokens in tokens_of(background.result())], [600] * 8)
             cluster.assert_nothing_held()
 
 
