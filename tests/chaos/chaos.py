@@ -9,7 +9,8 @@ which all is healed and answered and nothing may be held. Every answer has to be
 same request gets alone. The binaries are those of BATON_BIN. As root everything happens in a
 network and mount namespace of its own; without root what needs one is skipped, and said.
 
-Exit code: 0; 1 something was lost, doubled, different, held or ended by itself; 2 the command line.
+Exit code: 0; 1 something was lost, doubled, different, held or ended by itself, or nothing was
+struck or answered, so that the run shows nothing; 2 the command line.
 """
 
 import argparse
@@ -32,7 +33,7 @@ import report  # noqa: E402
 from blows import Striker  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from eos_logs import EosLogs  # noqa: E402
-from invariants import Memory, held, places_missing, unseen  # noqa: E402
+from invariants import Memory, held, places_missing, shows_nothing, unseen  # noqa: E402
 from load import PATIENCE_S, Load  # noqa: E402
 from slots import Slots  # noqa: E402
 
@@ -161,7 +162,8 @@ class Chaos:
 
     def run(self):
         options, number = self._options, 0
-        end = self._began + options.seconds if options.seconds else float("inf")
+        begin = time.monotonic()  # however long the start took
+        end = begin + options.seconds if options.seconds else float("inf")
         while not self.failures:
             left = options.blows - self.struck.total() if options.blows else sys.maxsize
             seconds = min(options.round_seconds, end - time.monotonic() - 5)
@@ -173,9 +175,12 @@ class Chaos:
             number += 1
         self.load.end()
         self.service.end()
-        for growth in self.memory.growth():
-            self._fail(growth)
-        self.seconds = time.monotonic() - self._began
+        for problem in (*self.memory.growth(), *self._in_vain()):
+            self._fail(problem)
+        self.seconds = time.monotonic() - begin
+
+    def _in_vain(self):
+        return shows_nothing(self.struck.total(), self.missed.total(), self.load.tally.answers)
 
 
 def parse(arguments):

@@ -1,10 +1,12 @@
 """What of the chaos tool decides: what strikes, what may be tried again, what is an error."""
 
+import collections
 import json
 import pathlib
 import random
 import sys
 import tempfile
+import time
 import types
 import unittest
 
@@ -12,6 +14,7 @@ import grpc
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
                 str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
+import chaos  # noqa: E402
 import client  # noqa: E402
 import invariants  # noqa: E402
 import plan  # noqa: E402
@@ -260,6 +263,49 @@ class Memory(unittest.TestCase):
 
     def test_open_files_that_grow_are_seen(self):
         self.assertIn("open files", self.growth([30] * 6, [17 + 8 * i for i in range(6)])[0])
+
+
+class FakeRun(chaos.Chaos):
+    """A run that began long ago, of a service and clients that are not there."""
+
+    def __init__(self, seconds, strikes, answers):  # pylint: disable=super-init-not-called
+        self._options = chaos.parse(["--seconds", str(seconds)])
+        self._began = time.monotonic() - 1000
+        self._strikes, self.rounds = strikes, 0
+        self.failures = []
+        self.struck, self.missed = collections.Counter(), collections.Counter()
+        self.memory = invariants.Memory()
+        tally = types.SimpleNamespace(answers=answers)
+        self.load = types.SimpleNamespace(tally=tally, end=lambda: None, resume=lambda: None)
+        self.service = types.SimpleNamespace(end=lambda: None)
+
+    def round(self, number, blows_left, seconds):
+        self.rounds += 1
+        (self.struck if self._strikes else self.missed)["kill"] += 1
+        time.sleep(seconds / 10)
+
+
+class Run(unittest.TestCase):
+    def failures(self, *shape):
+        run = FakeRun(*shape)
+        run.run()
+        return run.failures
+
+    def test_the_seconds_are_those_of_blows_whatever_the_start_took(self):
+        run = FakeRun(6.1, True, 3)
+        run.run()
+        self.assertEqual(run.rounds, 1)
+        self.assertEqual(run.failures, [])
+        self.assertLess(run.seconds, 60)
+
+    def test_a_run_without_a_round_fails(self):
+        self.assertEqual(len(self.failures(1, True, 3)), 1)
+
+    def test_a_run_whose_blows_all_missed_fails(self):
+        self.assertIn("1 missed", self.failures(6.1, False, 3)[0])
+
+    def test_a_run_without_an_answer_fails(self):
+        self.assertIn("no client", self.failures(6.1, True, 0)[0])
 
 
 if __name__ == "__main__":

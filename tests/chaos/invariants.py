@@ -91,6 +91,14 @@ def open_files(process):
     return len(os.listdir(f"/proc/{process.pid}/fd"))
 
 
+def shows_nothing(struck, missed, answers):
+    """Why a run in which nothing failed says nothing of the service."""
+    if not struck:
+        yield f"no blow was struck, and {missed} missed their target: give it more --seconds"
+    if not answers:
+        yield "no client had an answer: give it more --seconds"
+
+
 class Memory:
     """Resident memory of each process at the quiet points of its life."""
 
