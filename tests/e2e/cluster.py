@@ -209,6 +209,11 @@ class Cluster:
     def wait_routable(self, router):
         wait_until(lambda: self._status(router, "/readyz") == 200, f"{router.name} to be ready")
 
+    def wait_all_seen(self):
+        """Until the router has heard of every worker, so that none is left out only because it came late."""
+        workers = len(self.decode) + len(self.prefill)
+        wait_until(lambda: self.router.metrics().sum("baton_router_worker_up") == workers, "all workers to be seen")
+
     @staticmethod
     def _status(process, path):
         try:

@@ -221,6 +221,7 @@ class Restart(unittest.TestCase):
             service.router.terminate()
             service.router = service.spawn_router().wait_ready()
             service.wait_routable(service.router)
+            service.wait_all_seen()
             answer = service.generate([{**REQUEST, "request_id": "z"}], "--chat")[0]
             self.assertFalse(answer["workers"]["prefill"])
 

@@ -93,6 +93,10 @@ class Int8KvTest(unittest.TestCase):
     def test_workers_of_another_kv_dtype_are_never_paired(self):
         with Cluster(prefill=1, flags=["--dtype", "float32"], prefill_flags=["--kv-dtype", "fp8"],
                      decode_flags=["--kv-dtype", "int8"]) as service:
+            service.wait_all_seen()
+            said = service.router.log.read_text()
+            self.assertRegex(said, "prefill workers with KV blocks .*fp8.* have no decode worker to hand over to")
+            self.assertRegex(said, "decode workers with KV blocks .*int8.* can be given no prompt by a prefill worker")
             answers = service.generate(self.ways.requests, "--chat", concurrency=4)
             self.assertEqual([answer["token_ids"] for answer in answers], self.ways.expected)
             self.assertEqual(service.decode[0].metrics().sum(
