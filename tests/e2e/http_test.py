@@ -39,6 +39,15 @@ def ask(address, path="/nothing", key=None, method="GET", body=None, headers=Non
         connection.close()
 
 
+def refuses(address):
+    """Whether nobody listens there."""
+    try:
+        socket.create_connection(address, timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 def hold_connections(address, count, opened, until):
     """Opens connections and keeps them idle; in a process of its own, with its own descriptors."""
     resource.setrlimit(resource.RLIMIT_NOFILE, [resource.getrlimit(resource.RLIMIT_NOFILE)[1]] * 2)
@@ -211,16 +220,28 @@ class HttpStartTest(unittest.TestCase):
         self.assertIn("line 2 has no colon", line)
         self.assertNotIn("secret", line)
 
-    def test_a_drain_closes_the_port_and_ends(self):
-        with Cluster(prefill=0, router_flags=["--http-port", "0"]) as cluster:
-            http_address = cluster.router.ready["http"]
-            kept = http.client.HTTPConnection(*split(http_address), timeout=30)
+    def test_a_drain_closes_the_port_while_a_stream_goes_on_and_then_ends(self):
+        # Steps slow enough that the stream outlasts the port.
+        slow = {"decode_flags": ["--enable-failpoints", "--log-level", "error"],
+                "worker_environment": {"BATON_FAILPOINT": "stepping:delay_ms=10"}}
+        with Cluster(prefill=0, router_flags=["--http-port", "0"], **slow) as cluster:
+            address = split(cluster.router.ready["http"])
+            kept, busy = (http.client.HTTPConnection(*address, timeout=60) for _ in range(2))
             kept.request("GET", "/nothing")
             kept.getresponse().read()
-            self.assertEqual(cluster.router.terminate(), 0)
-            with self.assertRaises(OSError):
-                socket.create_connection(split(http_address), timeout=5)
+            busy.request("POST", "/v1/completions", json.dumps(
+                {"prompt": "Once upon a time", "max_tokens": 300, "ignore_eos": True, "stream": True}),
+                         {"Content-Type": "application/json"})
+            answer = busy.getresponse()
+            self.assertTrue(answer.readline().startswith(b"data: "))
+            os.kill(cluster.router.pid, signal.SIGTERM)
+            wait_until(lambda: refuses(address), "the port to be closed")
+            self.assertTrue(cluster.router.running())
+            self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
+            wait_until(lambda: not cluster.router.running(), "the end of the drain")
+            self.assertEqual(cluster.router.exit_code(), 0)
             kept.close()
+            busy.close()
 
 
 if __name__ == "__main__":

@@ -81,7 +81,12 @@ class Ways(unittest.TestCase):
         # Answers may be preempted here, too, where requests come fast enough.
         with Cluster(prefill=0, flags=self.flags("--max-num-batched-tokens", "7",
                                                  "--kv-cache-tokens", "128")) as service:
-            self.same(service.generate(made, "--chat", concurrency=8), expected)
+            answers = service.generate(made, "--chat", concurrency=8)
+            self.same(answers, expected)
+            self.assertGreater(min(answer["usage"]["prompt_tokens"] for answer in answers), 8)
+            metrics = service.decode[0].metrics()
+            self.assertEqual(metrics.sum("baton_iteration_tokens_bucket", le="8"),
+                             metrics.sum("baton_iteration_tokens_count"), "no step takes a whole prompt")
             service.assert_nothing_held()
 
     def preempted(self, made, expected):
