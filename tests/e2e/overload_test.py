@@ -19,7 +19,9 @@ class OverloadTest(unittest.TestCase):
         for one in figures:
             self.assertEqual(len(one.ttft), shape["requests"])
             self.assertEqual((one.failed, one.extra_attempts, one.warnings), (0, 0, 0))
-            self.assertGreater(sum(one.queue), 0)
+            # Where clients are several times the places, a first token waits for a place above all.
+            self.assertGreater(sum(one.queue), 0.8 * sum(one.ttft))
+            self.assertLessEqual(sum(one.queue), sum(one.ttft))
         return figures
 
     def test_one_router_one_worker(self):
