@@ -1,10 +1,12 @@
 """Workers of unequal tensor-parallel sizes serve one model together: in fp32 the greedy tokens are those of one rank.
 Workers of unequal KV caches do not."""
 
+import pathlib
 import subprocess
+import tempfile
 import unittest
 
-from cluster import BIN, DEMO_MODEL, Cluster
+from cluster import BIN, DEMO_MODEL, PATIENCE_S, Cluster
 
 TOPICS = ["a fox and a bird", "the king's garden", "a boat on the river", "a lamp in the night"]
 
@@ -16,18 +18,18 @@ def flags(ranks):
 class TensorParallelTest(unittest.TestCase):
     """The demo model has four heads and two KV heads: four ranks hold copies."""
 
-    kv_dtype = "auto"
+    model, kv_dtype, ranks = DEMO_MODEL, "auto", 1  # what is served, and by how many ranks as it is expected
 
     @classmethod
     def setUpClass(cls):
         cls.requests = [{"request_id": f"r{i}", "temperature": 0, "max_tokens": 48, "eos": "mask",
                          "messages": [{"role": "user", "content": f"Tell me a long story about {topic}."}]}
                         for i, topic in enumerate(TOPICS)]
-        cls.expected = cls.tokens(prefill=0)
+        cls.expected = cls.tokens(prefill=0, decode_ranks=cls.ranks)
 
     @classmethod
     def tokens(cls, prefill, prefill_ranks=1, decode_ranks=1, check=None):
-        with Cluster(prefill=prefill, flags=["--dtype", "float32", "--kv-dtype", cls.kv_dtype],
+        with Cluster(cls.model, prefill=prefill, flags=["--dtype", "float32", "--kv-dtype", cls.kv_dtype],
                      prefill_flags=flags(prefill_ranks),
                      decode_flags=flags(decode_ranks)) as service:
             answers = service.generate(cls.requests, "--chat", concurrency=4)
@@ -75,6 +77,19 @@ class TensorParallelTest(unittest.TestCase):
             check=False)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("--tensor-parallel-size", result.stderr)
+
+
+class SmallWeightsTest(unittest.TestCase):
+    """Two ranks with weights of 4 bits write what one worker of two ranks writes; that of one rank may round otherwise."""
+
+    def test_heads_stay_apart(self):
+        with tempfile.TemporaryDirectory(prefix="baton-ranks-") as folder:
+            model = pathlib.Path(folder) / "w4"
+            subprocess.run([BIN / "baton", "model", "quantize", DEMO_MODEL, model, "--scheme", "w4", "--group", "32"],
+                           check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
+            ways = type("SmallWays", (TensorParallelTest,), {"model": model, "ranks": 2})
+            ways.setUpClass()
+            ways("check_split").check_split(2, 2)
 
 
 class Int8KvTest(unittest.TestCase):
