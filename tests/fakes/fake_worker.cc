@@ -126,7 +126,9 @@ class FakeStatusService final : public worker::v1::StatusService::Service {
     while (!context->IsCancelled() && !state_->dead) {
       base::MutexLock lock(&state_->mutex);
       const auto now = std::chrono::steady_clock::now();
-      if (told != state_->load_version || now - told_at > std::chrono::milliseconds(300)) {
+      const bool due =
+          told != state_->load_version || now - told_at > std::chrono::milliseconds(300);
+      if (due && !state_->mute) {
         told = state_->load_version;
         told_at = now;
         *response.mutable_load() = state_->load;
@@ -395,6 +397,8 @@ void FakeWorker::Restart() {
   impl_->Stop();
   impl_->Start();
 }
+
+void FakeWorker::Mute() { impl_->state_->mute = true; }
 
 void FakeWorker::SetLoad(std::function<void(worker::v1::WorkerLoad*)> change) {
   base::MutexLock lock(&impl_->state_->mutex);

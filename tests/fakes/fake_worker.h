@@ -132,6 +132,8 @@ class FakeWorker final {
   // A new process at the same address; with an incarnation in the options, the same one with new
   // connections.
   void Restart();
+  // From now on its status stream stays open and says nothing; other streams go on.
+  void Mute();
   // Changes the load that the worker's status stream tells.
   void SetLoad(std::function<void(worker::v1::WorkerLoad*)> change);
 

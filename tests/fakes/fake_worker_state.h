@@ -15,6 +15,7 @@ struct FakeWorkerState {
   uint64_t incarnation = 0;
 
   std::atomic<bool> dead{false};
+  std::atomic<bool> mute{false};
   std::function<void()> die;  // returns at once
   std::atomic<int> decode_streams{0};
   std::atomic<int> prefill_streams{0};

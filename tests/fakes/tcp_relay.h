@@ -19,7 +19,7 @@
 namespace baton::testing {
 
 // Another loopback address of a server: carries bytes between its own port and the server's, until
-// the way is cut.
+// the way is cut, or holds them back.
 class TcpRelay final {
  public:
   explicit TcpRelay(int server_port)
@@ -47,6 +47,11 @@ class TcpRelay final {
   }
   // While it refuses, a new connection is closed at once.
   void Refuse(bool refuse) { refuse_ = refuse; }
+  // From now on all connections stay open and nothing arrives, as when a machine vanishes.
+  void Hold() {
+    held_ = true;
+    Wake();
+  }
 
  private:
   using Ends = std::pair<int, int>;  // the sockets to the client and to the server
@@ -60,8 +65,8 @@ class TcpRelay final {
     while (!stopping_) {
       std::vector<pollfd> polled{{wake_, POLLIN, 0}, {listener_.socket, POLLIN, 0}};
       for (const auto& [client, server] : ways_) {
-        polled.push_back({client, POLLIN, 0});
-        polled.push_back({server, POLLIN, 0});
+        polled.push_back({Polled(client), POLLIN, 0});
+        polled.push_back({Polled(server), POLLIN, 0});
       }
       poll(polled.data(), polled.size(), -1);
       uint64_t ignored = 0;
@@ -77,6 +82,9 @@ class TcpRelay final {
     }
     CloseAll();
   }
+
+  // poll() passes over sockets below 0.
+  int Polled(int socket) const { return held_ ? -1 : socket; }
 
   // False at the end of what `from` brings.
   static bool Carry(const pollfd& from, int to) {
@@ -117,7 +125,7 @@ class TcpRelay final {
   const int server_port_;
   const LoopbackListener listener_;
   const int wake_ = eventfd(0, EFD_CLOEXEC);
-  std::atomic<bool> stopping_{false}, cut_{false}, refuse_{false};
+  std::atomic<bool> stopping_{false}, cut_{false}, refuse_{false}, held_{false};
   std::atomic<int64_t> cuts_{0};
   std::list<Ends> ways_;  // of the thread
   std::thread thread_;
