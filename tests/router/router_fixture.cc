@@ -1,5 +1,6 @@
 #include "tests/router/router_fixture.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -8,6 +9,21 @@
 #include "grpcpp/generic/generic_stub.h"
 
 namespace baton::testing {
+namespace {
+
+// Whether series of this name may be missing on a page: some come to be when they are first used.
+bool ComesWithUse(const std::string& name) {
+  return std::ranges::any_of(MetricTable(), [&](const MetricInfo& info) {
+    const bool histogram = info.type == MetricType::kHistogram;
+    const bool named =
+        histogram ? name == info.name + "_sum" || name == info.name + "_count" : name == info.name;
+    size_t combinations = 1;  // none as soon as one label is open
+    for (const MetricLabel& label : info.labels) combinations *= label.values.size();
+    return named && (combinations == 0 || info.precreated.size() < combinations);
+  });
+}
+
+}  // namespace
 
 std::string ModelDir() {
   return std::string(BATON_SOURCE_DIR) + "/tests/golden/models/llama31_hd16";
@@ -152,6 +168,7 @@ std::string RouterTest::TextOf(const std::vector<int32_t>& ids) {
 double RouterTest::Metric(const std::string& series) {
   const std::string page = metrics_->Expose();
   double sum = 0;
+  bool found = false;
   for (size_t at = 0; at < page.size();) {
     const size_t end = page.find('\n', at);
     const std::string line = page.substr(at, end - at);
@@ -164,7 +181,10 @@ double RouterTest::Metric(const std::string& series) {
     if (line.substr(0, brace) != name) continue;
     if (line.find(labels) == std::string::npos) continue;
     sum += std::stod(line.substr(line.rfind(' ')));
+    found = true;
   }
+  EXPECT_TRUE(found || ComesWithUse(series.substr(0, series.find('{'))))
+      << "the router's page has no series " << series << "; look into docs/metrics.md";
   return sum;
 }
 

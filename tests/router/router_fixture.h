@@ -68,6 +68,8 @@ class RouterTest : public ::testing::Test {
                                        const FakeModel& model = FakeLetter);
   static std::string TextOf(const std::vector<int32_t>& ids);
 
+  // The sum of what the router's page has of `series`, a name and the beginning of its labels or a
+  // part of them. A test fails that asks for what there cannot be.
   double Metric(const std::string& series);
 
   RouterOptions options_;
