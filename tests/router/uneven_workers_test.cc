@@ -143,5 +143,76 @@ TEST_F(UnevenWorkersTest, DuringARolloutNewRequestsGoToBothVersionsAndReplaysSta
   EXPECT_EQ(replays, 24);
 }
 
+// A crowd of requests at one router, each until its first token and then for as long as the test.
+class Crowd {
+ public:
+  explicit Crowd(std::unique_ptr<v1::InferenceService::Stub> stub) : stub_(std::move(stub)) {}
+  ~Crowd() {
+    for (const auto& call : calls_) call->context.TryCancel();
+    for (const auto& call : calls_) ReadAnswer(call->reader.get());
+  }
+  void Add(int count, const v1::GenerateRequest& request) {
+    const size_t begin = calls_.size();
+    for (int i = 0; i < count; ++i) {
+      calls_.push_back(std::make_unique<Call>());
+      calls_.back()->reader = stub_->Generate(&calls_.back()->context, request);
+    }
+    for (size_t i = begin; i < calls_.size(); ++i) {
+      v1::GenerateResponse message;
+      while (!message.has_delta()) ASSERT_TRUE(calls_[i]->reader->Read(&message));
+    }
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+  };
+  const std::unique_ptr<v1::InferenceService::Stub> stub_;
+  std::vector<std::unique_ptr<Call>> calls_;
+};
+
+int WorkersUpAt(MetricsRegistry* metrics) {
+  const std::string page = metrics->Expose();
+  int up = 0;
+  for (size_t at = 0; (at = page.find("\nbaton_router_worker_up{", at)) != std::string::npos;
+       ++at) {
+    up += page[page.find('\n', at + 1) - 1] == '1' ? 1 : 0;
+  }
+  return up;
+}
+
+// It has to take what the other old one had; what is new goes where less runs.
+TEST_F(UnevenWorkersTest, DuringARolloutNewRequestsOfTwoRoutersDoNotPileUpAtTheLastOldWorker) {
+  for (const std::string version : {"old", "old", "new", "new"}) {
+    AddDecode([&](FakeWorkerOptions& worker) {
+      worker.fingerprint = version;
+      worker.script = [](const FakeMoment& moment) {
+        const bool here = moment.point == FakePoint::kToken && moment.index == 5;
+        return here ? FakeAction::Hang() : FakeAction::Go();
+      };
+    });
+  }
+  StartRouter();
+  MetricsRegistry metrics(
+      {.role = MetricRole::kRouter, .model_name = "tiny", .max_model_len = kContext});
+  const std::unique_ptr<Router> other = MakeRouter(&metrics, nullptr);
+  ASSERT_TRUE(Eventually([&] { return WorkersUpAt(&metrics) == 4; }));
+  Crowd one(Stub(*router_));
+  Crowd two(Stub(*other));
+  for (Crowd* crowd : {&one, &two}) crowd->Add(24, Request("rollout", 200));
+
+  const auto opened = [&](size_t worker) { return decode_[worker]->decode_streams(); };
+  const int moved = opened(0);
+  const int of_last = opened(1);
+  EXPECT_GT(moved, 6);
+  decode_[0]->Kill();
+  ASSERT_TRUE(Eventually([&] { return opened(1) == of_last + moved; }));
+  for (Crowd* crowd : {&one, &two}) crowd->Add(12, Request("rollout", 200));
+  EXPECT_EQ(opened(0) + opened(1) + opened(2) + opened(3), 48 + moved + 24);
+  // Hardly any: with them, the new ones have about as much as it has without. By chance it were 8.
+  EXPECT_LE(opened(1) - of_last - moved, 6);
+}
+
 }  // namespace
 }  // namespace baton::testing
