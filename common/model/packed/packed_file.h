@@ -1,8 +1,12 @@
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,6 +86,14 @@ struct WriteBudget {
 // which is not judged by the first twentieth of that time.
 absl::Status CheckPace(const WriteBudget& budget, int64_t written, base::Duration elapsed);
 
+// The system's calls that bring a written file to its disk and out of memory. Tests have others.
+struct DiskCalls {
+  std::function<int(int file, off64_t begin, off64_t bytes, unsigned flags)> sync_range =
+      sync_file_range;
+  std::function<int(int file)> sync = fsync;
+  std::function<int(int file, off64_t begin, off64_t bytes, int advice)> advise = posix_fadvise;
+};
+
 // Writes a file of packed weights under another name, and renames it when it is whole. For whoever
 // holds the lock of the file. Not thread-safe.
 class PackedFileWriter final {
@@ -91,34 +103,38 @@ class PackedFileWriter final {
   static absl::StatusOr<std::unique_ptr<PackedFileWriter>> Create(const PackedFolder& folder,
                                                                   const std::string& name,
                                                                   const std::string& identity,
-                                                                  const WriteBudget& budget);
+                                                                  const WriteBudget& budget,
+                                                                  DiskCalls disk = {});
   // A file that was not committed leaves nothing behind.
   ~PackedFileWriter();
   PackedFileWriter(const PackedFileWriter&) = delete;
   PackedFileWriter& operator=(const PackedFileWriter&) = delete;
 
   absl::Status Add(const std::string& name, const kernels::PackedImage& image);
-  // Returns when the disk has the file, which may take a minute for a large one.
+  // Returns when the disk has the file, which may take a minute for a large one. Whoever reads it
+  // then reads the disk, not what memory has of it.
   absl::Status Commit();
   // The name that a file has while it is written.
   static std::string TemporaryOf(const std::string& name) { return name + ".tmp"; }
 
  private:
   PackedFileWriter(const PackedFolder& folder, std::string name, std::string identity,
-                   const WriteBudget& budget, OwnedFile file);
+                   const WriteBudget& budget, DiskCalls disk, OwnedFile file);
   absl::Status Append(std::span<const std::byte> bytes);
   absl::Status AppendZeros(size_t bytes);
   // Writes what is staged, a piece or the last of the data.
   absl::Status Flush();
   absl::Status Write(const void* data, size_t bytes, int64_t offset) const;
   // Has the disk write what was flushed, and waits for what was flushed a while ago.
-  void KeepDiskBusy() const;
+  absl::Status KeepDiskBusy() const;
+  absl::Status SyncRange(int64_t bytes, unsigned flags) const;
   std::string Path() const;
 
   const PackedFolder& folder_;
   const std::string name_;
   const std::string identity_;
   const WriteBudget budget_;
+  const DiskCalls disk_;
   const base::SteadyClock clock_;
   const base::Instant begin_ = clock_.Now();
   const OwnedFile file_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +16,16 @@
 #include "nlohmann/json.hpp"
 
 namespace baton {
+namespace {
+
+// Whether a failed sync_file_range says only that it did nothing. Any other reason is the disk's,
+// and the system tells it once: nothing that is called later hears of it.
+bool OnlyRefused(int error) {
+  constexpr int kRefusals[] = {EINVAL, ESPIPE, ENOSYS, EPERM, EOPNOTSUPP, ENOMEM, EAGAIN, EINTR};
+  return std::ranges::find(kRefusals, error) != std::end(kRefusals);
+}
+
+}  // namespace
 
 absl::Status CheckPace(const WriteBudget& budget, int64_t written, base::Duration elapsed) {
   constexpr int kJudgedAfter = 20;  // of so many parts of the time, one
@@ -28,23 +40,25 @@ absl::Status CheckPace(const WriteBudget& budget, int64_t written, base::Duratio
 }
 
 PackedFileWriter::PackedFileWriter(const PackedFolder& folder, std::string name,
-                                   std::string identity, const WriteBudget& budget, OwnedFile file)
+                                   std::string identity, const WriteBudget& budget, DiskCalls disk,
+                                   OwnedFile file)
     : folder_(folder),
       name_(std::move(name)),
       identity_(std::move(identity)),
       budget_(budget),
+      disk_(std::move(disk)),
       file_(std::move(file)),
       staging_(std::make_unique_for_overwrite<std::byte[]>(packed::kPieceBytes)) {}
 
 absl::StatusOr<std::unique_ptr<PackedFileWriter>> PackedFileWriter::Create(
     const PackedFolder& folder, const std::string& name, const std::string& identity,
-    const WriteBudget& budget) {
+    const WriteBudget& budget, DiskCalls disk) {
   // What a process left that was killed goes first: somebody may still have it open.
   folder.Remove(TemporaryOf(name));
   BATON_RETURN_IF_ERROR(folder.CheckRoom(budget.bytes));
   BATON_ASSIGN_OR_RETURN(OwnedFile file, folder.MakeFile(TemporaryOf(name)));
   return std::unique_ptr<PackedFileWriter>(
-      new PackedFileWriter(folder, name, identity, budget, std::move(file)));
+      new PackedFileWriter(folder, name, identity, budget, std::move(disk), std::move(file)));
 }
 
 PackedFileWriter::~PackedFileWriter() {
@@ -74,7 +88,7 @@ absl::Status PackedFileWriter::Flush() {
   absl::StrAppendFormat(&sums_, "%08x", base::Crc32c({staging_.get(), staged_}));
   BATON_RETURN_IF_ERROR(Write(staging_.get(), staged_, written_));
   written_ += static_cast<int64_t>(std::exchange(staged_, 0));
-  KeepDiskBusy();
+  BATON_RETURN_IF_ERROR(KeepDiskBusy());
   const absl::Status pace = CheckPace(budget_, written_, clock_.Now() - begin_);
   if (pace.ok()) return pace;
   return absl::UnavailableError(absl::StrCat(Path(), ": ", std::string(pace.message())));
@@ -82,14 +96,20 @@ absl::Status PackedFileWriter::Flush() {
 
 // Without this, the system would take all of a file at the pace of memory, and nobody would know
 // how slow the disk is until the end.
-void PackedFileWriter::KeepDiskBusy() const {
+absl::Status PackedFileWriter::KeepDiskBusy() const {
   constexpr auto kBehind = static_cast<int64_t>(8 * packed::kPieceBytes);
-  // Advice, too: the end waits for whatever this does not.
-  (void)sync_file_range(file_.get(), 0, written_, SYNC_FILE_RANGE_WRITE);
-  if (written_ <= kBehind) return;
-  (void)sync_file_range(
-      file_.get(), 0, written_ - kBehind,
-      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  BATON_RETURN_IF_ERROR(SyncRange(written_, SYNC_FILE_RANGE_WRITE));
+  if (written_ <= kBehind) return absl::OkStatus();
+  return SyncRange(written_ - kBehind, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                           SYNC_FILE_RANGE_WAIT_AFTER);
+}
+
+// Where the system does not do this, the end waits for all of it.
+absl::Status PackedFileWriter::SyncRange(int64_t bytes, unsigned flags) const {
+  if (disk_.sync_range(file_.get(), 0, bytes, flags) == 0 || OnlyRefused(errno)) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(absl::StrCat(Path(), ": ", std::strerror(errno)));
 }
 
 absl::Status PackedFileWriter::Append(std::span<const std::byte> bytes) {
@@ -134,10 +154,12 @@ absl::Status PackedFileWriter::Commit() {
       .json_sum = base::Crc32c(std::as_bytes(std::span(json.data(), json.size())))};
   BATON_RETURN_IF_ERROR(Write(json.data(), json.size(), written_));
   BATON_RETURN_IF_ERROR(Write(&tail, sizeof(tail), written_ + static_cast<int64_t>(json.size())));
-  // Checksums are looked at once, so nothing that is renamed may be lost with the power.
-  if (fsync(file_.get()) != 0) {
+  // Checksums are looked at once, so nothing that is renamed may be lost with the power, and they
+  // have to be those of what the disk holds.
+  if (disk_.sync(file_.get()) != 0) {
     return absl::UnavailableError(absl::StrCat(Path(), ": ", std::strerror(errno)));
   }
+  (void)disk_.advise(file_.get(), 0, 0, POSIX_FADV_DONTNEED);
   BATON_RETURN_IF_ERROR(folder_.Rename(TemporaryOf(name_), name_));
   committed_ = true;
   return absl::OkStatus();

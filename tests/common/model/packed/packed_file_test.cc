@@ -1,13 +1,16 @@
 // What is written is read again, and a file is believed only as far as it holds together.
 #include "common/model/packed/packed_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/crc32c.h"
@@ -55,6 +58,20 @@ class PackedFileTest : public testing::Test {
     Put(data, std::string(R"({"identity":"weights","crc32c":")") + sum +
                   R"(","images":{"a":{"form":"x","parts":)" + parts + "}}}");
     return Open().status();
+  }
+
+  // Writes a file that is long enough for the disk to be waited for while it is written.
+  absl::Status WriteLarge(DiskCalls disk) {
+    constexpr int kPieces = 10;
+    auto writer = PackedFileWriter::Create(*folder_, "f", "weights", {}, std::move(disk));
+    if (!writer.ok()) return writer.status();
+    const std::string piece(packed::kPieceBytes, 'p');
+    for (int i = 0; i < kPieces; ++i) {
+      const absl::Status added =
+          (*writer)->Add(std::to_string(i), {.form = "x", .parts = {BytesOf(piece)}});
+      if (!added.ok()) return added;
+    }
+    return (*writer)->Commit();
   }
 
   const ScratchFolder dir_;
@@ -121,6 +138,70 @@ TEST_F(PackedFileTest, ASlowDiskIsGivenUp) {
   EXPECT_TRUE(absl::IsUnavailable(CheckPace(budget, 1900, seconds(100))));
   EXPECT_TRUE(CheckPace(budget, 5000, seconds(199)).ok()) << "more than was expected";
   EXPECT_TRUE(absl::IsUnavailable(CheckPace(budget, 5000, seconds(201))));
+}
+
+// The system tells a disk's error once, to whoever asks first, which is no call of the end.
+TEST_F(PackedFileTest, AnErrorOfTheDiskIsHeardBeforeTheEnd) {
+  const auto failing = [](unsigned of_flags, int error) {
+    return [=](int, off64_t, off64_t, unsigned flags) {
+      errno = error;
+      return (flags & of_flags) != 0 ? -1 : 0;
+    };
+  };
+  const std::pair<unsigned, int> failures[] = {{SYNC_FILE_RANGE_WRITE, ENOSPC},
+                                               {SYNC_FILE_RANGE_WRITE, EDQUOT},
+                                               {SYNC_FILE_RANGE_WRITE, EROFS},
+                                               {SYNC_FILE_RANGE_WAIT_AFTER, EIO}};
+  for (const auto& [flags, error] : failures) {
+    const absl::Status told = WriteLarge({.sync_range = failing(flags, error)});
+    EXPECT_TRUE(absl::IsUnavailable(told)) << told;
+    EXPECT_THAT(std::string(told.message()), HasSubstr(std::strerror(error)));
+    EXPECT_TRUE(absl::IsNotFound(Open().status()));
+  }
+}
+
+TEST_F(PackedFileTest, AnErrorAtTheEndLeavesNoFile) {
+  const absl::Status told = WriteLarge({.sync = [](int) {
+    errno = EIO;
+    return -1;
+  }});
+  EXPECT_TRUE(absl::IsUnavailable(told)) << told;
+  EXPECT_TRUE(absl::IsNotFound(Open().status()));
+}
+
+TEST_F(PackedFileTest, ASystemThatCannotBringARangeToTheDiskCostsNothing) {
+  std::vector<int> refusals = {EINVAL, ESPIPE, ENOSYS, EPERM, ENOMEM};
+  const auto refuse = [&](int, off64_t, off64_t, unsigned) {
+    if (refusals.empty()) return 0;
+    errno = refusals.back();
+    refusals.pop_back();
+    return -1;
+  };
+  const absl::Status written = WriteLarge({.sync_range = refuse});
+  EXPECT_TRUE(written.ok()) << written;
+  EXPECT_TRUE(refusals.empty());
+  EXPECT_TRUE(Open().ok());
+}
+
+// Of a disk that said nothing and yet lost a piece: the system shows what was written until it
+// forgets it, after the disk was waited for.
+TEST_F(PackedFileTest, ChecksumsAreThoseOfTheDisk) {
+  bool waited = false;
+  const auto sync = [&](int file) {
+    waited = true;
+    return fsync(file);
+  };
+  const auto forget = [&](int file, off64_t, off64_t, int advice) {
+    if (waited && advice == POSIX_FADV_DONTNEED) {
+      EXPECT_EQ(pwrite(file, "lost", 4, packed::kPieceBytes), 4);
+    }
+    return 0;
+  };
+  const absl::Status written = WriteLarge({.sync = sync, .advise = forget});
+  ASSERT_TRUE(written.ok()) << written;
+  const auto file = Open();
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(absl::IsDataLoss((*file)->CheckSums())) << "nobody had the system forget";
 }
 
 // The pages behind the end of a file are what a disk does not give.
