@@ -77,9 +77,9 @@ std::string LoadCacheKey::FileName() const {
 }
 
 std::string LoadCacheKey::Identity() const {
-  return absl::StrCat("version ", load_cache::kVersion, ", model ", fingerprint, ", files ",
-                      checkpoint, ", ", std::string(kernels::Name(dtype)), ", rank ", rank, " of ",
-                      ranks);
+  return absl::StrCat("version ", load_cache::kVersion, ", reading ", load_cache::kReading,
+                      ", model ", fingerprint, ", files ", checkpoint, ", ",
+                      std::string(kernels::Name(dtype)), ", rank ", rank, " of ", ranks);
 }
 
 absl::StatusOr<std::unique_ptr<LoadCacheReader>> LoadCacheReader::Open(const std::string& dir,

@@ -30,7 +30,8 @@ struct LoadCacheKey {
                                          const std::string& fingerprint, kernels::DType dtype,
                                          int32_t rank, int32_t ranks);
   std::string FileName() const;
-  // All of this, and the version of the format, in the words in which the file repeats it.
+  // All of this, and the versions of the format and of how checkpoints are read, in the words in
+  // which the file repeats it.
   std::string Identity() const;
 };
 

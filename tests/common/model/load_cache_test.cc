@@ -118,6 +118,21 @@ TEST_F(LoadCacheTest, ACheckpointThatChangedIsReadAnew) {
       << "the fingerprint saw the change, this test does not show what it should";
 }
 
+TEST_F(LoadCacheTest, WhatWasReadOtherwiseIsReadAnew) {
+  MakeModel({.dtype = "float32"});
+  Load(Cached());
+  const std::string file = File();
+  const std::string whole = ReadFile(file);
+  for (const char* reading : {"reading 0", "seen as 9", "READING 1"}) {
+    std::string other = whole;
+    const size_t at = other.find("reading ");
+    ASSERT_NE(at, std::string::npos);
+    std::ofstream(file) << other.replace(at, 9, reading);
+    Load(Cached());
+    EXPECT_EQ(ReadFile(file), whole) << reading;
+  }
+}
+
 TEST_F(LoadCacheTest, DtypesAndRanksHaveFilesOfTheirOwn) {
   MakeModel({.dtype = "float32"});
   for (const DType dtype : {DType::kF32, DType::kBF16}) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/model/load_cache_format.h"
 #include "common/model/packed/packed_file.h"
 #include "common/model/packed/packed_folder.h"
 #include "common/model/tensor_specs.h"
@@ -278,7 +279,9 @@ TEST(PackedKeyTest, NamesLayoutAndNode) {
   const PackedKey plain = PackedKey::Of(key, "avx2, panels", std::nullopt);
   EXPECT_THAT(plain.name,
               testing::AllOf(HasSubstr("f-float32-tp2-rank1-"), testing::EndsWith(".v1.packed")));
-  EXPECT_THAT(plain.identity, HasSubstr("avx2, panels"));
+  EXPECT_THAT(plain.identity,
+              testing::AllOf(HasSubstr("avx2, panels"),
+                             HasSubstr(", reading " + std::to_string(load_cache::kReading) + ",")));
   const PackedKey other = PackedKey::Of(key, "avx2, bands", std::nullopt);
   EXPECT_NE(other.name, plain.name);
   EXPECT_NE(other.identity, plain.identity);
