@@ -1,10 +1,12 @@
 #include "common/formats/quantization_config.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "common/formats/compressed_tensors_config.h"
 #include "common/formats/json_reader.h"
@@ -23,13 +25,30 @@ constexpr char kKvScheme[] =
     "none, or 8 bits of type \"float\", symmetric: take a checkpoint without; --kv-dtype says how "
     "the KV cache is stored";
 
+// The form of a method's files, which tools name by `key`, by "format", or by both. The first of
+// `known` holds where neither stands there.
+std::string ReadNamedForm(JsonReader& reader, const char* key,
+                          const std::vector<std::string>& known) {
+  std::vector<std::string> quoted;
+  for (const std::string& form : known) quoted.push_back(absl::StrCat("\"", form, "\""));
+  std::string form;
+  for (const char* name : {key, "format"}) {
+    if (!reader.Has(name)) continue;
+    const std::string found = absl::AsciiStrToLower(reader.String(name, ""));
+    RefuseUnless(reader, name, std::ranges::find(known, found) != known.end(),
+                 absl::StrJoin(quoted, " or "));
+    RefuseUnless(reader, name, form.empty() || found == form,
+                 absl::StrCat("\"", form, "\" as \"", key, "\" says"));
+    form = found;
+  }
+  return form.empty() ? known.front() : form;
+}
+
 absl::StatusOr<QuantizationConfig> ReadGptq(JsonReader& reader) {
   QuantizationConfig config = {.format = Format::kGptq, .symmetric = false};
   config.bits = ReadBits(reader, "bits", /*only_four=*/false);
   config.group = ReadGroup(reader);
-  const std::string form = reader.String("checkpoint_format", "gptq");
-  RefuseUnless(reader, "checkpoint_format", form == "gptq" || form == "gptq_v2",
-               "\"gptq\" or \"gptq_v2\"");
+  const std::string form = ReadNamedForm(reader, "checkpoint_format", {"gptq", "gptq_v2"});
   // The first form of the format stores zero points less one.
   config.zero_added = form == "gptq" ? 1 : 0;
   // With static groups the order in which columns were quantized leaves groups as they are.
@@ -46,8 +65,7 @@ absl::StatusOr<QuantizationConfig> ReadAwq(JsonReader& reader) {
   QuantizationConfig config = {.format = Format::kAwq, .symmetric = false};
   config.bits = ReadBits(reader, "bits", /*only_four=*/true);
   config.group = ReadGroup(reader);
-  const std::string version = absl::AsciiStrToLower(reader.String("version", "gemm"));
-  RefuseUnless(reader, "version", version == "gemm", "\"gemm\"");
+  ReadNamedForm(reader, "version", {"gemm"});
   RefuseUnless(reader, "zero_point", reader.Bool("zero_point", true), "true");
   BATON_RETURN_IF_ERROR(reader.status());
   return config;

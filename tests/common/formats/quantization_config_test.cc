@@ -206,6 +206,32 @@ TEST(QuantizationConfigTest, ReadsGptqAndAwq) {
   EXPECT_EQ(Read(Awq()).name(), "w4g64");
 }
 
+// Tools name the form by one key or the other, or by both.
+TEST(QuantizationConfigTest, ReadsTheFormFromEitherKey) {
+  json gptq = Gptq();
+  gptq["format"] = "gptq_v2";
+  EXPECT_EQ(Read(gptq).zero_added, 0);
+  gptq["checkpoint_format"] = "GPTQ_V2";
+  EXPECT_EQ(Read(gptq).zero_added, 0);
+  gptq["checkpoint_format"] = nullptr;
+  EXPECT_EQ(Read(gptq).zero_added, 0);
+  gptq["checkpoint_format"] = "gptq";
+  EXPECT_THAT(QuantizationRefusal(gptq),
+              AllOf(HasSubstr("\"format\" is \"gptq_v2\""),
+                    HasSubstr("\"gptq\" as \"checkpoint_format\" says")));
+  gptq["checkpoint_format"] = "gptq_v2";
+  gptq["format"] = "marlin";
+  EXPECT_THAT(QuantizationRefusal(gptq),
+              AllOf(HasSubstr("\"format\" is \"marlin\""), HasSubstr("gptq_v2")));
+  json awq = Awq();
+  awq["format"] = "gemm";
+  EXPECT_EQ(Read(awq).format, Format::kAwq);
+  awq["format"] = "gemv";
+  EXPECT_THAT(QuantizationRefusal(awq), HasSubstr("\"format\" is \"gemv\""));
+  awq.erase("version");
+  EXPECT_THAT(QuantizationRefusal(awq), HasSubstr("\"format\" is \"gemv\""));
+}
+
 // Where groups of columns are in the order in which they were quantized, a tensor must tell them.
 TEST(QuantizationConfigTest, ReadsWhetherATensorTellsTheGroups) {
   EXPECT_FALSE(Read(Gptq()).groups_by_tensor);
