@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/fnv128.h"
@@ -20,7 +21,9 @@ constexpr const char* kFiles[] = {"config.json", "generation_config.json", "toke
                                   "tokenizer_config.json"};
 
 absl::Status AddFile(const std::string& path, Fnv128& hash) {
-  if (!std::filesystem::exists(path)) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    if (error) return absl::NotFoundError(absl::StrCat(path, ": ", error.message()));
     hash.Add(std::string_view("absent"));
     return absl::OkStatus();
   }

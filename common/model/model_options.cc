@@ -82,7 +82,7 @@ absl::Status CheckQuantizedOnce(const ModelConfig& config, kernels::Quantization
 absl::Status MakeCacheDir(const std::string& dir) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  if (std::filesystem::is_directory(dir)) return absl::OkStatus();
+  if (!error && std::filesystem::is_directory(dir, error)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--load-cache ", dir, " is no directory and cannot be made: ", error.message(),
                    "; name one that can be written"));

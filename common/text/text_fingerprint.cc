@@ -36,7 +36,8 @@ absl::StatusOr<std::string> TextFingerprint(const std::string& model, int32_t vo
     for (const std::string_view part : GgufTokenizerBytes(*file)) hash.Add(part);
   }
   const std::string path = model + "/tokenizer.json";
-  if (std::filesystem::exists(path)) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) {
     std::ifstream file(path, std::ios::binary);
     std::stringstream text;
     text << file.rdbuf();
@@ -45,6 +46,7 @@ absl::StatusOr<std::string> TextFingerprint(const std::string& model, int32_t vo
     BATON_ASSIGN_OR_RETURN(const std::string changes, TokensBeside(model));
     if (!changes.empty()) hash.Add(std::string_view(changes));
   }
+  if (error) return absl::NotFoundError(absl::StrCat(path, ": ", error.message()));
   std::set<TokenId> ids;  // the same set in any order is the same
   for (const EosSetEntry& entry : eos) ids.insert(entry.id);
   hash.Add(std::string_view(absl::StrCat(vocab_size, ":", absl::StrJoin(ids, ","))));

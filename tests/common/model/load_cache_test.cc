@@ -123,7 +123,7 @@ TEST_F(LoadCacheTest, WhatWasReadOtherwiseIsReadAnew) {
   Load(Cached());
   const std::string file = File();
   const std::string whole = ReadFile(file);
-  for (const char* reading : {"reading 0", "seen as 9", "READING 1"}) {
+  for (const char* reading : {"reading 0", "seen as 9", "reading 1"}) {
     std::string other = whole;
     const size_t at = other.find("reading ");
     ASSERT_NE(at, std::string::npos);
@@ -174,6 +174,19 @@ TEST_F(LoadCacheTest, ADirectoryThatCannotBeMadeIsRefused) {
   const auto loaded = TryLoad(Cached());
   EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("--load-cache " + cache_));
+}
+
+// As one behind a folder that this user may not enter, which a test of root's cannot make.
+TEST_F(LoadCacheTest, ADirectoryThatCannotBeLookedAtIsRefused) {
+  MakeModel({.dtype = "float32"});
+  std::filesystem::create_symlink(cache_, cache_);
+  ModelOptions options = Cached();
+  options.load_cache = cache_ + "/below";
+  const auto loaded = TryLoad(options);
+  EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument) << loaded.status();
+  EXPECT_THAT(
+      std::string(loaded.status().message()),
+      testing::AllOf(HasSubstr("--load-cache " + cache_ + "/below"), HasSubstr("symbolic links")));
 }
 
 TEST_F(LoadCacheTest, WhatAKilledLoadLeftIsWrittenAnew) {

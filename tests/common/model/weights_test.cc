@@ -368,6 +368,17 @@ TEST_F(FingerprintTest, IsEqualForACopyElsewhere) {
   EXPECT_EQ(Fingerprint(), here);
 }
 
+TEST_F(FingerprintTest, AFileThatCannotBeReachedIsAnError) {
+  const auto files = CheckpointFiles::Open(dir_ / "m");
+  ASSERT_TRUE(files.ok()) << files.status();
+  const std::string path = dir_ / "m/tokenizer.json";
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(path, path);
+  const absl::Status failed = ModelFingerprint(dir_ / "m", **files, kernels::DType::kF32).status();
+  EXPECT_TRUE(absl::IsNotFound(failed)) << failed;
+  EXPECT_THAT(std::string(failed.message()), AllOf(HasSubstr(path), HasSubstr("symbolic links")));
+}
+
 TEST_F(FingerprintTest, DiffersByDtypeConfigTokenizerAndWeights) {
   const std::string original = Fingerprint();
   EXPECT_NE(Fingerprint(kernels::DType::kBF16), original);

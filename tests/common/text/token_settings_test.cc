@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "common/text/eos_set.h"
 #include "common/text/special_tokens.h"
 #include "common/text/text_fingerprint.h"
@@ -212,6 +214,14 @@ TEST_F(TokenSettingsTest, TheClassDependsOnTheFamily) {
   }
   Write("config.json", {{"model_type", "llama"}});
   EXPECT_TRUE(LoadTokenizer(dir_.path()).ok());
+}
+
+TEST_F(TokenSettingsTest, ATokenizerThatCannotBeReachedHasNoFingerprint) {
+  const std::string path = dir_ / "tokenizer.json";
+  std::filesystem::create_symlink(path, path);
+  const absl::Status failed = TextFingerprint(dir_.path(), 380, {}).status();
+  EXPECT_TRUE(absl::IsNotFound(failed)) << failed;
+  EXPECT_THAT(std::string(failed.message()), AllOf(HasSubstr(path), HasSubstr("symbolic links")));
 }
 
 }  // namespace
