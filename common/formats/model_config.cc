@@ -1,5 +1,6 @@
 #include "common/formats/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -148,6 +149,15 @@ void ReadWindows(JsonReader& reader, const FamilyDefaults& family, ModelConfig& 
   }
 }
 
+// How many positions there are after YaRN. Models' pages have one add the rule for long contexts
+// and leave max_position_embeddings as it is; other models count what is stretched.
+int32_t StretchedPositions(const RopeConfig& rope, int32_t max_positions) {
+  if (rope.scaling != RopeConfig::Scaling::kYarn) return max_positions;
+  const double stretched = static_cast<double>(rope.original_positions) * rope.factor;
+  const double most = std::min(stretched, static_cast<double>(kMaxPositions));
+  return std::max(max_positions, static_cast<int32_t>(most));
+}
+
 absl::StatusOr<ModelConfig> FromJson(const nlohmann::json& json, const std::string& where) {
   JsonReader reader(json, where);
   BATON_ASSIGN_OR_RETURN(const FamilyDefaults* family, FindFamily(reader));
@@ -160,6 +170,7 @@ absl::StatusOr<ModelConfig> FromJson(const nlohmann::json& json, const std::stri
   config.eos_ids = reader.TokenIds("eos_token_id", config.vocab);
   BATON_RETURN_IF_ERROR(reader.status());
   BATON_ASSIGN_OR_RETURN(config.rope, ReadRopeConfig(json, where, config.max_positions));
+  config.max_positions = StretchedPositions(config.rope, config.max_positions);
   BATON_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(json, where));
   return config;
 }

@@ -216,6 +216,27 @@ TEST(ModelConfigTest, ReadsLinearAndYarnRopes) {
   EXPECT_EQ(Parse(config)->rope.original_positions, 2048);
 }
 
+// Models' pages say to add the rule and to leave max_position_embeddings as it is.
+TEST(ModelConfigTest, AContextIsAsLongAsYarnStretchesIt) {
+  json config = Small("Qwen2ForCausalLM");
+  const auto positions = [&](int64_t original, double factor) {
+    config["rope_scaling"] = {
+        {"type", "yarn"}, {"factor", factor}, {"original_max_position_embeddings", original}};
+    return Parse(config)->max_positions;
+  };
+  config["max_position_embeddings"] = 32768;
+  EXPECT_EQ(positions(32768, 4), 131072);
+  EXPECT_EQ(positions(32768, 1.5), 49152);
+  config["rope_scaling"].erase("original_max_position_embeddings");
+  EXPECT_EQ(Parse(config)->max_positions, 49152);
+  config["max_position_embeddings"] = 163840;
+  EXPECT_EQ(positions(4096, 40), 163840) << "what was stretched already";
+  EXPECT_EQ(positions(32768, 4), 163840) << "a model that was trained on more";
+  EXPECT_EQ(positions(1 << 28, 1e6), 1 << 28);
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(Parse(config)->max_positions, 163840);
+}
+
 TEST(ModelConfigTest, RefusesRopesThatDependOnTheLength) {
   for (const char* type : {"dynamic", "longrope", "mrope"}) {
     json config = Small("LlamaForCausalLM");
