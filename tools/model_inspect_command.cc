@@ -66,11 +66,6 @@ void BindInspect(FlagSet* set, InspectFlags* flags) {
                 "tokens in a KV block"));
 }
 
-kernels::DType Resolve(DtypeFlag flag, kernels::DType automatic) {
-  if (flag == DtypeFlag::kAuto) return automatic;
-  return flag == DtypeFlag::kFloat32 ? kernels::DType::kF32 : kernels::DType::kBF16;
-}
-
 // The model's tokenizer; null when the model has none, as config.json alone suffices.
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& directory) {
   auto tokenizer = LoadTokenizer(directory);
@@ -121,8 +116,8 @@ absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
   BATON_ASSIGN_OR_RETURN(result.eos_set,
                          LoadEosSet(flags.directory, result.config, generation, tokenizer.get()));
   FootprintQuery query = flags.query;
-  const bool fp32 = result.config.dtype == "float32";
-  query.compute_dtype = Resolve(flags.dtype, fp32 ? kernels::DType::kF32 : kernels::DType::kBF16);
+  query.compute_dtype =
+      ResolveComputeDType(kernels::ParseDType(WordOf(flags.dtype)), result.config, flags.directory);
   BATON_ASSIGN_OR_RETURN(query.kv_dtype,
                          ResolveKvDType(kernels::ParseKvDType(WordOf(flags.kv_dtype)),
                                         query.compute_dtype, result.config, kernels::Device::kCpu));

@@ -10,6 +10,21 @@ namespace baton {
 
 using kernels::DType;
 
+namespace {
+
+// `files` may be null.
+DType ComputeDTypeOf(std::optional<DType> dtype, const ModelConfig& config,
+                     const CheckpointFiles* files) {
+  if (dtype.has_value()) return *dtype;
+  const StoredTensor* embedding =
+      files == nullptr ? nullptr : files->Find("model.embed_tokens.weight");
+  const bool fp32 = config.dtype.empty() ? embedding != nullptr && embedding->dtype == "F32"
+                                         : kernels::ParseDType(config.dtype) == DType::kF32;
+  return fp32 ? DType::kF32 : DType::kBF16;
+}
+
+}  // namespace
+
 absl::Status ModelOptions::Check() const {
   if (block_size < 1 || block_size > 1024) {
     return absl::InvalidArgumentError(
@@ -29,11 +44,13 @@ int32_t LongestContext(int32_t max_model_len, const ModelConfig& config) {
 
 DType ResolveComputeDType(std::optional<DType> dtype, const ModelConfig& config,
                           const CheckpointFiles& files) {
-  if (dtype.has_value()) return *dtype;
-  const StoredTensor* embedding = files.Find("model.embed_tokens.weight");
-  const bool fp32 = config.dtype.empty() ? embedding != nullptr && embedding->dtype == "F32"
-                                         : kernels::ParseDType(config.dtype) == DType::kF32;
-  return fp32 ? DType::kF32 : DType::kBF16;
+  return ComputeDTypeOf(dtype, config, &files);
+}
+
+DType ResolveComputeDType(std::optional<DType> dtype, const ModelConfig& config,
+                          const std::string& model) {
+  const auto files = CheckpointFiles::Open(model);
+  return ComputeDTypeOf(dtype, config, files.ok() ? files->get() : nullptr);
 }
 
 bool HeadsFit(const ModelConfig& config, DType kv_dtype) {

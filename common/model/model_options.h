@@ -46,6 +46,10 @@ int32_t LongestContext(int32_t max_model_len, const ModelConfig& config);
 // bfloat16 for any other.
 kernels::DType ResolveComputeDType(std::optional<kernels::DType> dtype, const ModelConfig& config,
                                    const CheckpointFiles& files);
+// The same without a load. Of a `model` whose weights are missing or cannot be opened, what
+// config.json says holds.
+kernels::DType ResolveComputeDType(std::optional<kernels::DType> dtype, const ModelConfig& config,
+                                   const std::string& model);
 // Whether the model's heads fit a KV cache of that dtype: for int8 and fp8 they are a multiple of
 // KvLayout::kQuantizedDims long.
 bool HeadsFit(const ModelConfig& config, kernels::DType kv_dtype);

@@ -98,6 +98,26 @@ TEST_F(ModelCommand, MakeRandomWritesAModelThatInspects) {
   EXPECT_THAT(RunTool({"model", "inspect", folder_}).out, Not(HasSubstr("missing")));
 }
 
+TEST_F(ModelCommand, InspectReckonsInTheTypeThatAWorkerChooses) {
+  ASSERT_EQ(RunTool({"model", "make-random", folder_, "--dtype", "float32"}).exit, 0);
+  const auto costs = [&](const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {"model", "inspect", folder_, "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto json = nlohmann::json::parse(RunTool(words).out);
+    return std::pair(json["kv_bytes_per_token"].get<int64_t>(),
+                     json["activation_peak_bytes"].get<int64_t>());
+  };
+  const auto told = costs();
+  std::ifstream config(folder_ + "/config.json");
+  auto json = nlohmann::json::parse(config);
+  json.erase("torch_dtype");
+  WriteConfig(json.dump());
+  EXPECT_EQ(costs(), told) << "the weights say it, too";
+  EXPECT_EQ(costs({"--dtype", "bfloat16"}).first, told.first / 2);
+  std::filesystem::remove(folder_ + "/model.safetensors");
+  EXPECT_EQ(costs().first, told.first / 2) << "nothing says it";
+}
+
 TEST_F(ModelCommand, InspectSaysWhyWeightsWillNotLoad) {
   ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
   EXPECT_EQ(nlohmann::json::parse(RunTool({"model", "inspect", folder_, "--json"}).out)["unusable"],

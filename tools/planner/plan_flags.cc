@@ -9,6 +9,7 @@
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
 #include "common/config/units.h"
+#include "common/model/model_options.h"
 #include "tools/bench/plan/plan_builder.h"
 #include "tools/sim/sim_figures.h"
 
@@ -101,11 +102,6 @@ absl::Status CheckPlanFlags(const FlagSet& set, const PlanFlags& flags) {
   return absl::OkStatus();
 }
 
-kernels::DType Resolved(DtypeFlag flag, kernels::DType automatic) {
-  if (flag == DtypeFlag::kAuto) return automatic;
-  return flag == DtypeFlag::kFloat32 ? kernels::DType::kF32 : kernels::DType::kBF16;
-}
-
 double LimitMs(const bench::Slo& slo, bench::SloMetric metric, double otherwise) {
   for (const bench::SloLimit& limit : slo.limits) {
     if (limit.metric == metric) return limit.limit_ms;
@@ -154,8 +150,8 @@ void BindPlan(FlagSet* set, PlanFlags* flags) {
 
 ModelUse ModelUseOf(const PlanFlags& flags, const ModelConfig& config) {
   ModelUse model{.config = config};
-  const bool fp32 = config.dtype == "float32";
-  model.compute_dtype = Resolved(flags.dtype, fp32 ? kernels::DType::kF32 : kernels::DType::kBF16);
+  model.compute_dtype =
+      ResolveComputeDType(kernels::ParseDType(WordOf(flags.dtype)), config, flags.model_dir);
   model.kv_dtype = kernels::ParseKvDType(WordOf(flags.kv_dtype)).value_or(model.compute_dtype);
   model.quantization = flags.quantization;
   model.block_size = flags.block_size;

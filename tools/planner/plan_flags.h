@@ -35,7 +35,7 @@ struct PlanFlags {
 
 void BindPlan(FlagSet* set, PlanFlags* flags);
 
-// How workers run the model of config.json.
+// How workers run the model, of which `config` is the configuration.
 ModelUse ModelUseOf(const PlanFlags& flags, const ModelConfig& config);
 
 // What is asked, but for the builds: makes the load, one run for each seed. An error says which

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "nlohmann/json.hpp"
@@ -126,6 +127,25 @@ TEST_F(PlanCommandTest, EndsWithOneAndSaysWhyWhenNothingKeepsTheLimits) {
                     HasSubstr("% of the load"), Not(HasSubstr("limits of"))));
   EXPECT_THAT(ask({"--rate", "1.5", "--slo", "ttft=1s,tpot=75ms", "--max-devices", "1"}, "l4"),
               HasSubstr("What would do: limits of about ttft="));
+}
+
+TEST_F(PlanCommandTest, ReckonsInTheTypeThatAWorkerChooses) {
+  const std::string model = folder_ / "model";
+  ASSERT_EQ(RunTool({"model", "make-random", model, "--dtype", "float32"}).exit, 0);
+  const auto weights = [&] {
+    const ToolRun run =
+        RunTool({"plan", model, "--hardware", BATON_SOURCE_DIR "/deploy/hardware/l4.json", "--rate",
+                 "1", "--input-tokens", "16", "--output-tokens", "16", "--requests", "20", "--runs",
+                 "1", "--slo", "e2e=1h", "--json"});
+    EXPECT_EQ(run.exit, 0) << run.err;
+    return nlohmann::json::parse(run.out)["plan"]["weight_bytes"].get<double>();
+  };
+  const double told = weights();
+  std::ifstream file(model + "/config.json");
+  auto config = nlohmann::json::parse(file);
+  config.erase("torch_dtype");
+  std::ofstream(model + "/config.json") << config;
+  EXPECT_EQ(weights(), told) << "the weights say it, too";
 }
 
 TEST_F(PlanCommandTest, TracesArePlannedFor) {
