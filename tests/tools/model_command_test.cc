@@ -216,7 +216,9 @@ TEST_F(ModelCommand, MakeRandomRefusesBadShapesAndFullFolders) {
   EXPECT_EQ(RunTool({"model", "make-random", folder_, "--heads", "3", "--kv-heads", "2"}).exit, 2);
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/model.safetensors"));
   WriteConfig("{}");
-  EXPECT_NE(RunTool({"model", "make-random", folder_}).exit, 0);
+  const ToolRun full = RunTool({"model", "make-random", folder_});
+  EXPECT_EQ(full.exit, 2);
+  EXPECT_THAT(full.err, HasSubstr("is not an empty directory; name a new one"));
 }
 
 }  // namespace

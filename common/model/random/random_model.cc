@@ -69,7 +69,7 @@ absl::Status MakeEmptyDirectory(const std::string& dir) {
     return absl::InvalidArgumentError(absl::StrCat(dir, " cannot be made: ", error.message()));
   }
   if (!std::filesystem::is_empty(dir, error) || error) {
-    return absl::FailedPreconditionError(
+    return absl::AlreadyExistsError(
         absl::StrCat(dir, " is not an empty directory; name a new one"));
   }
   return absl::OkStatus();

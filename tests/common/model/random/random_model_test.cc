@@ -126,7 +126,7 @@ TEST(RandomModelTest, NeverWritesIntoAFilledDirectory) {
   ScratchFolder dir;
   ASSERT_TRUE(WriteRandomModel({}, dir / "m").ok());
   const absl::Status again = WriteRandomModel({}, dir / "m");
-  EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(again.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(again.message()), HasSubstr("not an empty directory"));
 }
 
