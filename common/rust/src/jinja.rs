@@ -3,7 +3,8 @@
 //! What still differs: tuples print as lists, `"…" % values` is refused, and the filters `center`
 //! and `lipsum` and the test `callable` do not exist. `~` joins a list or an object as JSON, `%` and
 //! `//` by a negative number give another result, a slice that goes backwards to an end has an
-//! element more, and `and` of constants gives False where the first is false.
+//! element more, and `and` of constants gives False where the first is false. Strings that name a
+//! character (`\N{BULLET}`) are refused, and the halves of a character are joined (`\ud83d\ude00`).
 //! Nothing bounds the memory of what a template keeps in variables, nor how deep it is.
 
 use minijinja::machinery::WhitespaceConfig;
@@ -11,6 +12,7 @@ use minijinja::value::{from_args, Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Template};
 
 use crate::jinja_bounds::{check_source, BoundedText};
+use crate::jinja_literals::decode_literals;
 use crate::python_json;
 use crate::python_text;
 use crate::strftime;
@@ -53,7 +55,7 @@ pub fn add(
     name: String,
     source: &str,
 ) -> Result<(), String> {
-    let source = adapt(source);
+    let source = adapt(source)?;
     check_source(&source, WHITESPACE)?;
     environment.add_template_owned(name, source).map_err(|error| describe(&error))
 }
@@ -66,9 +68,10 @@ pub fn render(template: &Template, context: Value) -> Result<String, String> {
 }
 
 /// A source that minijinja reads as jinja2 reads the original.
-fn adapt(source: &str) -> String {
+fn adapt(source: &str) -> Result<String, String> {
     // Every kind of line end is a newline to jinja2, in text and in the strings of tags.
-    without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"))
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    decode_literals(&without_generation_tags(&source))
 }
 
 /// `{% generation %}` marks the assistant's part for training only; minijinja does not know it. An
@@ -77,7 +80,8 @@ fn without_generation_tags(source: &str) -> String {
     let mut adapted = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(begin) = rest.find("{%") {
-        let Some(size) = rest[begin..].find("%}") else { break };
+        let Some(inside) = rest[begin + 2..].find("%}") else { break };
+        let size = 2 + inside;
         let tag = &rest[begin..begin + size];
         let name = tag[2..].trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
         let replacement = match name {

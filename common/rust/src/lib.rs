@@ -11,6 +11,7 @@ mod guide_ffi;
 mod guide_grammar;
 mod jinja;
 mod jinja_bounds;
+mod jinja_literals;
 mod prefix_space;
 mod python_json;
 mod python_text;

@@ -26,6 +26,10 @@ std::unique_ptr<ChatTemplate> Compile(std::string_view source) {
   return compiled.ok() ? std::move(compiled).value() : nullptr;
 }
 
+std::string Refusal(std::string_view source) {
+  return Message(ChatTemplate::FromSource(source, "<s>", "</s>").status());
+}
+
 absl::StatusOr<std::string> Render(std::string_view source, ChatRenderOptions options = {}) {
   const std::vector<ChatMessage> messages = {{.role = "user", .content = "Hi"}};
   const auto compiled = Compile(source);
@@ -103,6 +107,40 @@ TEST(ChatTemplate, PrintsContainersAndFloatsAsPython) {
   EXPECT_EQ(Render("{{ d|string }}|{{ e }}|{{ f }}|{{ e|string }}", options).value(),
             expected + "|1e-07|0.5|1e-07");
   EXPECT_EQ(Render("{{ ['\\'\"', 'a\\\\b', '\\t'] }}").value(), R"(['\'"', 'a\\b', '\t'])");
+}
+
+TEST(ChatTemplate, ReadsStringsAsPython) {
+  EXPECT_EQ(Render("{{ 'one \\\n\\\ntwo' }}|{%- if 'a\\\nb' == 'ab' %}yes{% endif %}").value(),
+            "one two|yes");
+  EXPECT_EQ(Render(R"({{ "\U0001F600 \u20ac \xe9 \101\7z \a\b\f\v \/ \d \é" }})").value(),
+            "\U0001F600 \u20ac é A\az \a\b\f\v \\/ \\d \\xe9");
+  EXPECT_EQ(Render(R"({{ "it's \"it\" \\" ~ 'it\'s "it"' }})").value(), R"(it's "it" \it's "it")");
+  EXPECT_EQ(Render(R"({{ {'a': {'\x62': '\U00000063'}} }} {{ "}}\x64{{ '" }})").value(),
+            "{'a': {'b': 'c'}} }}d{{ '");
+  EXPECT_EQ(Render(R"({{ "\ud83d\ude00" }})").value(), "\U0001F600");
+  EXPECT_EQ(Render(R"({{ "{%}" }})").value(), "{%}");
+}
+
+TEST(ChatTemplate, LeavesAloneWhatIsNoString) {
+  EXPECT_EQ(
+      Render(R"('\x41'{# "\x41 #}{%- raw -%} {{ '\x41' }}{% endraw %}{{ '\x41' }}'\x41')").value(),
+      R"('\x41'{{ '\x41' }}A'\x41')");
+}
+
+TEST(ChatTemplate, RefusesStringsThatPythonRefusesAndNamesOfCharacters) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {R"(\x4)", "\\x4; expected 2 hexadecimal digits"},
+      {R"(\x4g)", "\\x4g; expected 2"},
+      {R"(\u12)", "\\u12; expected 4"},
+      {R"(\U0001F60)", "\\U0001F60; expected 8"},
+      {R"(\U00110000)", "110000, which is no character"},
+      {R"(\ud83d!)", "d83d, which is no character"},
+      {R"(\ud83d\u0041)", "d83d, which is no character"},
+      {R"(\N{BULLET})", "write the character itself"}};
+  for (const auto& [text, why] : refusals) {
+    EXPECT_THAT(Refusal("{{ '" + std::string(text) + "' }}"), HasSubstr(why));
+  }
+  EXPECT_THAT(Refusal(R"({{ "\x41 }})"), HasSubstr("unexpected end of string"));
 }
 
 TEST(ChatTemplate, PrintsJoinedListsAndSlicesAsPython) {
