@@ -76,10 +76,14 @@ std::string LoadCacheKey::FileName() const {
                       rank, ".v", load_cache::kVersion, ".safetensors");
 }
 
-std::string LoadCacheKey::Identity() const {
+std::string LoadCacheKey::Contents() const {
   return absl::StrCat("version ", load_cache::kVersion, ", reading ", load_cache::kReading,
-                      ", model ", fingerprint, ", files ", checkpoint, ", ",
-                      std::string(kernels::Name(dtype)), ", rank ", rank, " of ", ranks);
+                      ", model ", fingerprint, ", ", std::string(kernels::Name(dtype)), ", rank ",
+                      rank, " of ", ranks);
+}
+
+std::string LoadCacheKey::Identity() const {
+  return absl::StrCat(Contents(), ", files ", checkpoint);
 }
 
 absl::StatusOr<std::unique_ptr<LoadCacheReader>> LoadCacheReader::Open(const std::string& dir,

@@ -30,8 +30,10 @@ struct LoadCacheKey {
                                          const std::string& fingerprint, kernels::DType dtype,
                                          int32_t rank, int32_t ranks);
   std::string FileName() const;
-  // All of this, and the versions of the format and of how checkpoints are read, in the words in
-  // which the file repeats it.
+  // What the weights are, whichever copy of the checkpoint they come from, and the versions of the
+  // format and of how checkpoints are read.
+  std::string Contents() const;
+  // Contents and the copy, in the words in which the file repeats it.
   std::string Identity() const;
 };
 

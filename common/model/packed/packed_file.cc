@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/crc32c.h"
 #include "common/base/status.h"
 #include "common/model/packed/packed_format.h"
@@ -23,9 +25,10 @@ namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kPopulatedAtOnce = size_t{64} << 20;
-constexpr size_t kMarkBytes = 256;  // more than any mark has
+constexpr size_t kMostCopies = 64;
+constexpr size_t kNoteBytes = 8192;  // more than any note has
 
-std::string MarkOf(const std::string& name) { return name + ".checked"; }
+std::string NoteOf(const std::string& name) { return name + ".checked"; }
 
 // What no change of a file leaves as it is: nobody but the system sets the time of a change.
 std::string StateOf(const struct stat& info) {
@@ -192,23 +195,32 @@ absl::Status PackedFile::CheckSums() const {
   return equal ? absl::OkStatus() : Damaged("a checksum of its weights is wrong");
 }
 
-bool PackedFile::IsMarked(const PackedFolder& folder) const {
-  const auto mark = folder.OpenFile(MarkOf(name_));
-  if (!mark.ok()) return false;
-  std::string text(kMarkBytes, '\0');
-  const ssize_t bytes = pread(mark->get(), text.data(), text.size(), 0);
+std::optional<std::vector<std::string>> PackedFile::CheckedFor(const PackedFolder& folder) const {
+  const auto note = folder.OpenFile(NoteOf(name_));
+  if (!note.ok()) return std::nullopt;
+  std::string text(kNoteBytes, '\0');
+  const ssize_t bytes = pread(note->get(), text.data(), text.size(), 0);
   text.resize(static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
-  return text == state_;
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  if (lines.front() != state_) return std::nullopt;
+  lines.pop_back();  // What has no end of line was not written to its end.
+  if (!lines.empty()) lines.erase(lines.begin());
+  return lines;
 }
 
-void PackedFile::Mark(const PackedFolder& folder) const {
-  const auto mark = folder.MakeFile(MarkOf(name_));
-  if (mark.ok() &&
-      pwrite(mark->get(), state_.data(), state_.size(), 0) == static_cast<ssize_t>(state_.size())) {
+void PackedFile::NoteChecked(const PackedFolder& folder,
+                             std::span<const std::string> copies) const {
+  const std::string text = absl::StrCat(
+      state_, "\n",
+      absl::StrJoin(copies.last(std::min(copies.size(), kMostCopies)), "",
+                    [](std::string* out, const std::string& copy) { *out += copy + "\n"; }));
+  const auto note = folder.MakeFile(NoteOf(name_));
+  if (note.ok() &&
+      pwrite(note->get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) {
     return;
   }
   spdlog::warn(
-      "{}: checksums are right, but the mark of that cannot be written; the next load verifies it "
+      "{}: checksums are right, but the note of that cannot be written; the next load verifies it "
       "again",
       path_);
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,7 +27,8 @@ namespace baton {
 
 // A file of packed weights, mapped for reading, in huge pages where the file system has them. All
 // processes that map it share its memory. It appears whole, and is replaced by another file, never
-// changed; a process keeps the one that it has mapped. Immutable and thread-safe, but for Mark.
+// changed; a process keeps the one that it has mapped. Immutable and thread-safe, but for
+// NoteChecked.
 class PackedFile final {
  public:
   // NOT_FOUND where there is none; FAILED_PRECONDITION where it holds something else than
@@ -45,12 +47,15 @@ class PackedFile final {
   absl::Status Populate(absl::FunctionRef<void(int64_t done)> progress) const;
   // DATA_LOSS where a checksum does not hold.
   absl::Status CheckSums() const;
-  // Whether this very file has been checked since it was last changed in any way, as a note
-  // beside it says; and writes that note.
-  bool IsMarked(const PackedFolder& folder) const;
-  void Mark(const PackedFolder& folder) const;
+  // A note beside the file says that its checksums hold, and which copies of a checkpoint are known
+  // to pack to it. Empty where there is none for this very file, as it is since it was last changed
+  // in any way. Of many copies, the note keeps those that came last.
+  std::optional<std::vector<std::string>> CheckedFor(const PackedFolder& folder) const;
+  void NoteChecked(const PackedFolder& folder, std::span<const std::string> copies) const;
 
   const std::string& path() const { return path_; }
+  // Changes whenever the file is changed or replaced.
+  const std::string& state() const { return state_; }
   int64_t bytes() const { return static_cast<int64_t>(data_.size()); }
 
  private:
@@ -69,7 +74,7 @@ class PackedFile final {
 
   const std::string path_;
   const std::string name_;
-  std::string state_;  // changes whenever the file is changed
+  std::string state_;
   std::span<const std::byte> file_;
   std::span<const std::byte> data_;
   std::vector<uint32_t> sums_;  // of all pieces of the data

@@ -1,7 +1,9 @@
 #include "common/model/packed/shared_weights.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "common/base/fnv128.h"
 #include "common/base/status.h"
 #include "common/model/load_memory.h"
+#include "common/model/packed/image_makers.h"
 #include "common/model/packed/numa_node.h"
 #include "common/model/packed/packed_file.h"
 #include "common/model/packed/packed_folder.h"
@@ -23,101 +26,11 @@
 namespace baton {
 namespace {
 
-using kernels::Buffer;
 using kernels::DType;
 using kernels::PackedImage;
 using kernels::PackedImages;
-using kernels::PackedWeight;
 
 constexpr base::Duration kPoll = std::chrono::milliseconds(20);
-
-std::string RowsForm(DType dtype, int64_t rows, int64_t cols) {
-  return absl::StrCat("rows of ", std::string(kernels::Name(dtype)), ", ", rows, " x ", cols);
-}
-
-// Packs what another maker packs, writes it to a file and keeps nothing.
-class WritingMaker final : public WeightMaker {
- public:
-  WritingMaker(PackingMaker& packing, const PackedImages& images, DType dtype,
-               PackedFileWriter& writer)
-      : packing_(packing), images_(images), dtype_(dtype), writer_(writer) {}
-
-  absl::StatusOr<std::unique_ptr<PackedWeight>> Matrix(const WeightItem& item,
-                                                       bool keep_precision) override {
-    BATON_ASSIGN_OR_RETURN(const auto packed, packing_.Matrix(item, keep_precision));
-    BATON_RETURN_IF_ERROR(Add(item.name, images_.ImageOf(*packed)));
-    return nullptr;
-  }
-  absl::StatusOr<std::unique_ptr<Buffer>> Vector(const WeightItem& item) override {
-    BATON_ASSIGN_OR_RETURN(const auto buffer, packing_.Vector(item));
-    BATON_RETURN_IF_ERROR(AddRows(item.name, *buffer, DType::kF32, 1, item.rows()));
-    return nullptr;
-  }
-  absl::StatusOr<std::unique_ptr<Buffer>> Table(const WeightItem& item, bool read_again) override {
-    BATON_ASSIGN_OR_RETURN(const auto buffer, packing_.Table(item, read_again));
-    BATON_RETURN_IF_ERROR(AddRows(item.name, *buffer, dtype_, item.rows(), item.width()));
-    return nullptr;
-  }
-  // What went wrong with the file, and not with the checkpoint.
-  const absl::Status& failure() const { return failure_; }
-
- private:
-  absl::Status AddRows(const std::string& name, const Buffer& buffer, DType dtype, int64_t rows,
-                       int64_t cols) {
-    return Add(name, {.form = RowsForm(dtype, rows, cols),
-                      .parts = {{static_cast<const std::byte*>(buffer.data()), buffer.size()}}});
-  }
-  absl::Status Add(const std::string& name, const PackedImage& image) {
-    failure_ = writer_.Add(name, image);
-    return failure_;
-  }
-
-  PackingMaker& packing_;
-  const PackedImages& images_;
-  const DType dtype_;
-  PackedFileWriter& writer_;
-  absl::Status failure_;
-};
-
-// Takes weights where they lie in a file. Every error is a defect of the file.
-class MappingMaker final : public WeightMaker {
- public:
-  MappingMaker(const PackedFile& file, const PackedImages& images, DType dtype)
-      : file_(file), images_(images), dtype_(dtype) {}
-
-  absl::StatusOr<std::unique_ptr<PackedWeight>> Matrix(const WeightItem& item,
-                                                       bool /*keep_precision*/) override {
-    BATON_ASSIGN_OR_RETURN(const PackedImage image, file_.Find(item.name));
-    auto weight = images_.FromImage(image, item.rows(), item.width());
-    if (!weight.ok()) return Defect(item.name, weight.status());
-    return weight;
-  }
-  absl::StatusOr<std::unique_ptr<Buffer>> Vector(const WeightItem& item) override {
-    return Rows(item.name, DType::kF32, 1, item.rows());
-  }
-  absl::StatusOr<std::unique_ptr<Buffer>> Table(const WeightItem& item,
-                                                bool /*read_again*/) override {
-    return Rows(item.name, dtype_, item.rows(), item.width());
-  }
-
- private:
-  absl::Status Defect(const std::string& name, const absl::Status& why) const {
-    return absl::DataLossError(
-        absl::StrCat(file_.path(), ": ", name, ": ", std::string(why.message())));
-  }
-  absl::StatusOr<std::unique_ptr<Buffer>> Rows(const std::string& name, DType dtype, int64_t rows,
-                                               int64_t cols) {
-    BATON_ASSIGN_OR_RETURN(const PackedImage image, file_.Find(name));
-    const auto bytes = static_cast<size_t>(rows * cols) * SizeOf(dtype);
-    const absl::Status fits = CheckImage(image, RowsForm(dtype, rows, cols), bytes);
-    if (!fits.ok()) return Defect(name, fits);
-    return kernels::ViewHost(image.parts[0]);
-  }
-
-  const PackedFile& file_;
-  const PackedImages& images_;
-  const DType dtype_;
-};
 
 // The load of one rank. Its methods log what they do without.
 class SharedLoad final {
@@ -134,9 +47,19 @@ class SharedLoad final {
   absl::StatusOr<std::optional<ModelWeights>> Run();
 
  private:
-  // Maps the file. One that was never checked is checked where `check` allows it, and is
-  // UNAVAILABLE otherwise.
-  absl::StatusOr<ModelWeights> Map(bool check);
+  // Maps a file whose checksums were verified, if this copy of the checkpoint packs to it.
+  // UNAVAILABLE where nobody has verified them.
+  absl::StatusOr<ModelWeights> Map();
+  absl::StatusOr<ModelWeights> MapFile(const PackedFile& file, bool known);
+  // Verifies the checksums of the file where nobody has yet; `own`: this load has written it. For
+  // whoever holds the lock. Says why, if this load has seen that it cannot use the file.
+  absl::Status Verify(bool own);
+  // So that no step waits for a page, and none is missing when it is read.
+  absl::Status Populate(const PackedFile& file) const;
+  // FAILED_PRECONDITION where this copy of the checkpoint does not pack to the file. Says beside
+  // the file that it does.
+  absl::Status Compare(const PackedFile& file);
+  void NoteCopy(const PackedFile& file) const;
   struct Lock {
     OwnedFile file;
     bool waited = false;  // for another worker
@@ -145,7 +68,10 @@ class SharedLoad final {
   std::optional<Lock> TakeLock() const;
   // Writes the file. False where it cannot be written; an error is the checkpoint's.
   absl::StatusOr<bool> Write();
+  // Packs the checkpoint and gives every image to `sink`, whose error comes in `failure`.
+  absl::Status PackInto(const ImageSink& sink, absl::Status* failure);
   std::string path() const { return folder_.PathOf(key_.name); }
+  std::string lock_name() const { return key_.name + ".lock"; }
 
   const WeightJob& job_;
   const PackedImages& images_;
@@ -153,32 +79,94 @@ class SharedLoad final {
   const PackedFolder& folder_;
   const PackedKey key_;
   const base::Duration patience_;
+  // States of the file: that this load has verified, that it has written, and that it could not
+  // use, with the reason.
+  std::string verified_;
+  std::string written_;
+  std::string unfit_;
+  absl::Status unfit_for_;
 };
 
-absl::StatusOr<ModelWeights> SharedLoad::Map(bool check) {
+absl::StatusOr<ModelWeights> SharedLoad::Map() {
   BATON_ASSIGN_OR_RETURN(auto file, PackedFile::Open(folder_, key_.name, key_.identity));
-  const bool marked = file->IsMarked(folder_);
-  if (!marked && !check) return absl::UnavailableError("not checked yet");
-  BATON_RETURN_IF_ERROR(file->Populate([&](int64_t done) {
-    if (job_.progress) job_.progress(done, file->bytes());
-  }));
-  if (!marked) BATON_RETURN_IF_ERROR(file->CheckSums());
-  MappingMaker maker(*file, images_, dtype_);
-  BATON_ASSIGN_OR_RETURN(
-      ModelWeights weights,
-      WeightLoader(job_.config, job_.shape, job_.backend.CanEmbedFromPacked(), maker).Load());
-  if (!marked) file->Mark(folder_);
+  const std::string state = file->state();
+  if (state == unfit_) return unfit_for_;
+  const auto copies = file->CheckedFor(folder_);
+  if (!copies.has_value() && state != verified_) return absl::UnavailableError("not checked yet");
+  const bool known = state == written_ ||
+                     (copies.has_value() && std::ranges::find(*copies, key_.copy) != copies->end());
+  auto weights = MapFile(*file, known);
+  if (!weights.ok()) {
+    unfit_ = state;
+    unfit_for_ = weights.status();
+    return weights;
+  }
   spdlog::info("weights mapped from load cache {}: {} MiB, which other workers can share",
                file->path(), file->bytes() >> 20);
-  weights.file = std::move(file);
+  weights->file = std::move(file);
   return weights;
+}
+
+absl::StatusOr<ModelWeights> SharedLoad::MapFile(const PackedFile& file, bool known) {
+  BATON_RETURN_IF_ERROR(Populate(file));
+  if (!known) BATON_RETURN_IF_ERROR(Compare(file));
+  MappingMaker maker(file, images_, dtype_);
+  return WeightLoader(job_.config, job_.shape, job_.backend.CanEmbedFromPacked(), maker).Load();
+}
+
+absl::Status SharedLoad::Verify(bool own) {
+  BATON_ASSIGN_OR_RETURN(const auto file, PackedFile::Open(folder_, key_.name, key_.identity));
+  if (file->state() == unfit_) return unfit_for_;
+  if (!own && file->CheckedFor(folder_).has_value()) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(Populate(*file));
+  BATON_RETURN_IF_ERROR(file->CheckSums());
+  verified_ = file->state();
+  if (own) written_ = verified_;
+  file->NoteChecked(folder_, std::span(&key_.copy, own ? 1 : 0));
+  return absl::OkStatus();
+}
+
+absl::Status SharedLoad::Populate(const PackedFile& file) const {
+  return file.Populate([&](int64_t done) {
+    if (job_.progress) job_.progress(done, file.bytes());
+  });
+}
+
+absl::Status SharedLoad::Compare(const PackedFile& file) {
+  spdlog::info("load cache {}: comparing it with this copy of the checkpoint", path());
+  absl::Status difference;
+  const absl::Status packed =
+      PackInto([&](const std::string& name,
+                   const PackedImage& image) { return CheckSameImage(file, name, image); },
+               &difference);
+  BATON_RETURN_IF_ERROR(difference);
+  BATON_RETURN_IF_ERROR(packed);
+  NoteCopy(file);
+  return absl::OkStatus();
+}
+
+// Where the lock is not to be had, the next load of this copy compares again.
+void SharedLoad::NoteCopy(const PackedFile& file) const {
+  constexpr int kTries = 50;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const auto lock = folder_.TryLock(lock_name());
+    if (absl::IsAborted(lock.status())) {
+      std::this_thread::sleep_for(kPoll);
+      continue;
+    }
+    if (!lock.ok()) return;
+    auto copies = file.CheckedFor(folder_);
+    if (!copies.has_value()) return;
+    copies->push_back(key_.copy);
+    return file.NoteChecked(folder_, *copies);
+  }
 }
 
 std::optional<SharedLoad::Lock> SharedLoad::TakeLock() const {
   const base::SteadyClock clock;
   const base::Instant begin = clock.Now();
   for (bool waits = false;; waits = true) {
-    auto lock = folder_.TryLock(key_.name + ".lock");
+    auto lock = folder_.TryLock(lock_name());
     if (lock.ok()) {
       if (waits) {
         spdlog::info("load cache {}: the other worker is done after {:.1f} s", path(),
@@ -202,6 +190,17 @@ std::optional<SharedLoad::Lock> SharedLoad::TakeLock() const {
   }
 }
 
+absl::Status SharedLoad::PackInto(const ImageSink& sink, absl::Status* failure) {
+  CheckpointSource source(job_.config, job_.files, job_.backend.info(),
+                          PackingOrder(job_.config, job_.files), nullptr);
+  PackingMaker packing(source, job_.backend, job_.progress);
+  SinkMaker maker(packing, images_, dtype_, sink);
+  const auto packed =
+      WeightLoader(job_.config, job_.shape, job_.backend.CanEmbedFromPacked(), maker).Load();
+  *failure = maker.failure();
+  return packed.status();
+}
+
 absl::StatusOr<bool> SharedLoad::Write() {
   const auto failed = [](const absl::Status& why) {
     spdlog::warn("no load cache is written, the load goes on without: {}",
@@ -213,14 +212,13 @@ absl::StatusOr<bool> SharedLoad::Write() {
   auto writer = PackedFileWriter::Create(folder_, key_.name, key_.identity,
                                          {.bytes = MostPackedBytes(job_), .time = patience_});
   if (!writer.ok()) return failed(writer.status());
-  CheckpointSource source(job_.config, job_.files, job_.backend.info(),
-                          PackingOrder(job_.config, job_.files), nullptr);
-  PackingMaker packing(source, job_.backend, job_.progress);
-  WritingMaker maker(packing, images_, dtype_, **writer);
-  const auto written =
-      WeightLoader(job_.config, job_.shape, job_.backend.CanEmbedFromPacked(), maker).Load();
-  if (!maker.failure().ok()) return failed(maker.failure());
-  BATON_RETURN_IF_ERROR(written.status());
+  absl::Status unwritten;
+  const absl::Status packed =
+      PackInto([&](const std::string& name,
+                   const PackedImage& image) { return (*writer)->Add(name, image); },
+               &unwritten);
+  if (!unwritten.ok()) return failed(unwritten);
+  BATON_RETURN_IF_ERROR(packed);
   const absl::Status committed = (*writer)->Commit();
   if (!committed.ok()) return failed(committed);
   spdlog::info("load cache written: {}, {} MiB in {:.1f} s", path(),
@@ -229,31 +227,42 @@ absl::StatusOr<bool> SharedLoad::Write() {
 }
 
 absl::StatusOr<std::optional<ModelWeights>> SharedLoad::Run() {
-  if (auto weights = Map(/*check=*/false); weights.ok()) {
-    return std::optional<ModelWeights>(std::move(weights).value());
+  std::optional<Lock> lock;
+  bool waited = false;
+  absl::Status unusable;
+  while (unusable.ok()) {
+    lock.reset();  // whoever else waited looks at the file beside this one
+    auto weights = Map();
+    if (weights.ok()) return std::optional<ModelWeights>(std::move(weights).value());
+    lock = TakeLock();
+    if (!lock.has_value()) return std::nullopt;
+    waited = waited || lock->waited;
+    // While this one waited for the lock, another may have prepared the file.
+    unusable = Verify(/*own=*/false);
   }
-  const std::optional<Lock> lock = TakeLock();
-  if (!lock.has_value()) return std::nullopt;
-  // While this one waited for the lock, another may have prepared the file.
-  auto weights = Map(/*check=*/true);
-  if (weights.ok()) return std::optional<ModelWeights>(std::move(weights).value());
-  if (!absl::IsNotFound(weights.status())) {
-    spdlog::warn("the load cache is not used, and has to be written anew: {}",
-                 std::string(weights.status().message()));
-  }
-  // The other one has failed or was ended. What failed once would fail again, one worker after the
-  // other: the next start tries it.
-  if (lock->waited) {
-    spdlog::warn("load cache {}: the other worker left none: this one packs weights of its own",
-                 path());
+  // The other one has failed, was ended, or has other weights. What failed once would fail again,
+  // one worker after the other: the next start tries it.
+  if (waited) {
+    const bool none = absl::IsNotFound(unusable);
+    spdlog::warn("load cache {}: the other worker left {}: this one packs weights of its own",
+                 path(),
+                 none ? "none" : "what is not used here: " + std::string(unusable.message()));
     return std::nullopt;
+  }
+  if (!absl::IsNotFound(unusable)) {
+    spdlog::warn("the load cache is not used, and has to be written anew: {}",
+                 std::string(unusable.message()));
   }
   BATON_ASSIGN_OR_RETURN(const bool written, Write());
   if (!written) return std::nullopt;
-  weights = Map(/*check=*/true);
-  if (weights.ok()) return std::optional<ModelWeights>(std::move(weights).value());
+  absl::Status defect = Verify(/*own=*/true);
+  if (defect.ok()) {
+    auto weights = Map();
+    if (weights.ok()) return std::optional<ModelWeights>(std::move(weights).value());
+    defect = weights.status();
+  }
   spdlog::warn("the load cache that was just written is not used: {}",
-               std::string(weights.status().message()));
+               std::string(defect.message()));
   return std::nullopt;
 }
 
@@ -278,8 +287,9 @@ PackedKey PackedKey::Of(const LoadCacheKey& key, const std::string& layout,
   return {.name = absl::StrCat(key.fingerprint, "-", std::string(kernels::Name(key.dtype)), "-tp",
                                key.ranks, "-rank", key.rank, of_node, "-", hash.Hex().substr(0, 8),
                                ".v", packed::kVersion, ".packed"),
-          .identity = absl::StrCat("packed weights ", packed::kVersion, ", ", key.Identity(),
-                                   of_node, ", ", layout)};
+          .identity = absl::StrCat("packed weights ", packed::kVersion, ", ", key.Contents(),
+                                   of_node, ", ", layout),
+          .copy = key.checkpoint};
 }
 
 absl::StatusOr<std::optional<ModelWeights>> LoadSharedWeights(const WeightJob& job,

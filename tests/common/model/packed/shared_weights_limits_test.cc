@@ -11,7 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "common/model/packed/packed_file.h"
 #include "tests/common/model/packed/shared_weights_fixture.h"
+#include "tests/fakes/eventually.h"
+#include "tests/fakes/log_text.h"
 
 namespace baton::test {
 namespace {
@@ -132,6 +135,51 @@ TEST_F(SharedWeightsLimitsTest, AWaitForWhatFailedEndsWithWeightsOfItsOwn) {
   mapped = MappedBytes(std::chrono::minutes(5));
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   EXPECT_GT(*mapped, 0U) << "the next start tries again";
+}
+
+// Pods that start together, of which one has the file of another model under this name.
+TEST_F(SharedWeightsLimitsTest, AWaitForWhatIsNotForThisOneSaysSo) {
+  MakeModel({.dtype = "float32"});
+  ASSERT_TRUE(MappedBytes(std::chrono::minutes(5)).ok());
+  const std::string file = File();
+  const std::string name = std::filesystem::path(file).filename();
+  const auto folder = PackedFolder::Open(cache_);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::filesystem::remove(file);
+  OwnedFile held = std::move(folder->TryLock(name + ".lock")).value();
+  const LogText log;
+  absl::StatusOr<size_t> mapped;
+  std::thread load([&] { mapped = MappedBytes(std::chrono::minutes(5)); });
+  EXPECT_TRUE(
+      Eventually([&] { return log.str().find("waiting for another") != std::string::npos; }));
+  auto writer = PackedFileWriter::Create(*folder, name, "another model", {});
+  ASSERT_TRUE(writer.ok() && (*writer)->Commit().ok());
+  const FileState written = StateOf(file);
+  held = OwnedFile();
+  load.join();
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(*mapped, 0U);
+  EXPECT_EQ(StateOf(file), written);
+  EXPECT_THAT(log.str(), testing::AllOf(testing::HasSubstr("left what is not used here: "),
+                                        testing::HasSubstr("holds 'another model'")));
+}
+
+// Copies that are loaded at once find out one beside the other that the file is theirs.
+TEST_F(SharedWeightsLimitsTest, CopiesSideBySideShareOneFile) {
+  MakeModel({.dtype = "float32"});
+  ASSERT_TRUE(MappedBytes(std::chrono::minutes(5)).ok());
+  const FileState written = StateOf(File());
+  const std::string weights = model_ + "/model.safetensors";
+  std::filesystem::last_write_time(
+      weights, std::filesystem::last_write_time(weights) + std::chrono::seconds(1));
+  std::vector<absl::StatusOr<size_t>> mapped(4);
+  std::vector<std::thread> threads;
+  for (auto& result : mapped) {
+    threads.emplace_back([&] { result = MappedBytes(std::chrono::minutes(5)); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : mapped) EXPECT_GT(result.value_or(0), 0U) << result.status();
+  EXPECT_EQ(StateOf(File()), written);
 }
 
 TEST_F(SharedWeightsLimitsTest, ADiskThatIsTooSlowCostsTheCacheOnly) {

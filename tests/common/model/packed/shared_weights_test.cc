@@ -17,6 +17,7 @@
 #include "common/model/packed/packed_folder.h"
 #include "common/model/tensor_specs.h"
 #include "tests/common/model/packed/shared_weights_fixture.h"
+#include "tests/fakes/log_text.h"
 
 namespace baton::test {
 namespace {
@@ -113,16 +114,20 @@ TEST_F(SharedWeightsTest, WhatWasCheckedIsNotCheckedAgain) {
   std::string identity = ReadFile(file);
   identity = identity.substr(identity.find("\"identity\":\"") + 12);
   identity = identity.substr(0, identity.find('"'));
-  for (int64_t at = 2; at < 4000; at += 4) Damage(file, at + 1);
   const auto folder = PackedFolder::Open(cache_);
   ASSERT_TRUE(folder.ok()) << folder.status();
   const std::string name = std::filesystem::path(file).filename();
+  const auto whole = PackedFile::Open(*folder, name, identity);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto copies = (*whole)->CheckedFor(*folder);
+  ASSERT_TRUE(copies.has_value());
+  for (int64_t at = 2; at < 4000; at += 4) Damage(file, at + 1);
   const auto opened = PackedFile::Open(*folder, name, identity);
   ASSERT_TRUE(opened.ok()) << opened.status();
-  EXPECT_FALSE((*opened)->IsMarked(*folder));
+  EXPECT_FALSE((*opened)->CheckedFor(*folder).has_value());
   EXPECT_TRUE(absl::IsDataLoss((*opened)->CheckSums()));
-  (*opened)->Mark(*folder);
-  EXPECT_TRUE((*opened)->IsMarked(*folder));
+  (*opened)->NoteChecked(*folder, *copies);
+  EXPECT_EQ((*opened)->CheckedFor(*folder), copies);
   EXPECT_NE(LoadMapped().bits, plain.bits);
   std::filesystem::remove(file + ".checked");
   EXPECT_EQ(LoadMapped().bits, plain.bits);
@@ -267,6 +272,48 @@ TEST_F(SharedWeightsTest, CopiesOfAModelDoNotReplaceEachOther) {
   EXPECT_EQ(Files().size(), 2U) << "a link to a model is that model";
 }
 
+// As pods that each download the model to one path: they differ in the times of their files.
+TEST_F(SharedWeightsTest, CopiesAtOnePathShareAFile) {
+  MakeModel({.dtype = "float32"});
+  const Loaded first = LoadMapped();
+  const std::string file = File();
+  const FileState written = StateOf(file);
+  const std::string weights = model_ + "/model.safetensors";
+  const auto time = std::filesystem::last_write_time(weights);
+  const auto load_copy = [&](int number) {
+    std::filesystem::last_write_time(weights, time + std::chrono::seconds(number));
+    const LogText log;
+    EXPECT_EQ(LoadMapped().bits, first.bits);
+    EXPECT_EQ(StateOf(file), written);
+    return log.str().find("comparing it with this copy") != std::string::npos;
+  };
+  EXPECT_TRUE(load_copy(1)) << "nothing says that it is the same";
+  EXPECT_TRUE(load_copy(2));
+  for (const int known : {0, 1, 2}) EXPECT_FALSE(load_copy(known)) << known;
+  std::filesystem::remove(file + ".checked");
+  EXPECT_TRUE(load_copy(1)) << "what it was made of stood in the note";
+  EXPECT_FALSE(load_copy(1));
+}
+
+TEST_F(SharedWeightsTest, ANoteKeepsTheCopiesThatCameLast) {
+  MakeModel({.dtype = "float32"});
+  LoadMapped();
+  const auto folder = PackedFolder::Open(cache_);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::string identity = ReadFile(File());
+  identity = identity.substr(identity.find("\"identity\":\"") + 12);
+  const auto file = PackedFile::Open(*folder, std::filesystem::path(File()).filename(),
+                                     identity.substr(0, identity.find('"')));
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<std::string> copies;
+  for (int i = 0; i < 100; ++i) copies.push_back(std::to_string(i) + std::string(30, 'c'));
+  (*file)->NoteChecked(*folder, copies);
+  copies.erase(copies.begin(), copies.end() - 64);
+  EXPECT_EQ((*file)->CheckedFor(*folder), copies);
+  (*file)->NoteChecked(*folder, {});
+  EXPECT_EQ((*file)->CheckedFor(*folder), std::vector<std::string>());
+}
+
 TEST_F(SharedWeightsTest, ACheckpointThatCannotBePackedIsTheLoadsError) {
   MakeModel({.dtype = "float32"});
   ModelOptions options = Cached();
@@ -282,6 +329,12 @@ TEST(PackedKeyTest, NamesLayoutAndNode) {
   EXPECT_THAT(plain.identity,
               testing::AllOf(HasSubstr("avx2, panels"),
                              HasSubstr(", reading " + std::to_string(load_cache::kReading) + ",")));
+  LoadCacheKey copied = key;
+  copied.checkpoint = "d";
+  const PackedKey copy = PackedKey::Of(copied, "avx2, panels", std::nullopt);
+  EXPECT_EQ(copy.name, plain.name);
+  EXPECT_EQ(copy.identity, plain.identity);
+  EXPECT_NE(copy.copy, plain.copy);
   const PackedKey other = PackedKey::Of(key, "avx2, bands", std::nullopt);
   EXPECT_NE(other.name, plain.name);
   EXPECT_NE(other.identity, plain.identity);
