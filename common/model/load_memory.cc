@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/status.h"
 #include "common/model/footprint.h"
+#include "common/model/kv_arena.h"
 #include "kernels/gpu_needs.h"
 
 namespace baton {
@@ -70,7 +72,7 @@ double BackendBytes(const ModelConfig& config, const StepLimits& limits) {
 }
 
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,
-                         std::string_view owner) {
+                         std::string_view owner, bool cache_by_flag) {
   const double sum = need.weights + kv_bytes + need.activations + need.swap_space;
   if (sum <= available) return absl::OkStatus();
   const bool swaps = need.swap_space > 0;
@@ -78,13 +80,26 @@ absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double availab
       need.weights > available
           ? "the weights alone are too large: take a smaller model or dtype, or more memory"
           : absl::StrCat("lower ", swaps ? "--swap-space, " : "",
-                         "--kv-cache-memory or --kv-cache-tokens, --max-num-batched-tokens or "
-                         "--max-num-seqs");
+                         cache_by_flag ? "--kv-cache-memory or --kv-cache-tokens, " : "",
+                         "--max-num-batched-tokens or --max-num-seqs");
   return absl::ResourceExhaustedError(absl::StrCat(
       "the model needs ", Megabytes(sum), " (weights ", Megabytes(need.weights), ", KV cache ",
       Megabytes(kv_bytes), ", activations ", Megabytes(need.activations),
       swaps ? ", swap space " + Megabytes(need.swap_space) : "", "), the ", std::string(owner),
       " has ", Megabytes(available), " available; ", advice));
+}
+
+absl::Status CheckDeviceMemory(const MemoryNeed& need, const DeviceKvNeed& kv,
+                               const kernels::DeviceMemorySize& device, double share) {
+  const auto free = static_cast<double>(device.free_bytes);
+  const bool takes_rest = kv.cache_blocks == 0;
+  const double blocks = std::max(kv.cache_blocks, kv.step_blocks);
+  BATON_RETURN_IF_ERROR(CheckMemory(need, blocks * kv.block_bytes, free, "GPU", !takes_rest));
+  if (!takes_rest) return absl::OkStatus();
+  // By what the cache is measured out of in the end, so that too little shows now.
+  BATON_ASSIGN_OR_RETURN(const int64_t left, DeviceKvBytes(device, share));
+  return CheckMemory(need, kv.block_bytes, static_cast<double>(left),
+                     "part of the GPU that --gpu-memory-utilization leaves", !takes_rest);
 }
 
 }  // namespace baton

@@ -7,6 +7,7 @@
 #include "common/formats/model_config.h"
 #include "common/model/activations.h"
 #include "common/model/weights.h"
+#include "kernels/backend.h"
 #include "kernels/backend_factory.h"
 #include "kernels/dtype.h"
 
@@ -42,8 +43,21 @@ double WiderScaleBytes(const ModelConfig& config, const LocalShape& shape);
 double BackendBytes(const ModelConfig& config, const StepLimits& limits);
 
 // RESOURCE_EXHAUSTED, with need, have and the flags that ask for less, where `available` bytes of
-// `owner` ("machine", "GPU") do not hold `need` and `kv_bytes` of KV cache.
+// `owner` ("machine", "GPU") do not hold `need` and `kv_bytes` of KV cache. `cache_by_flag`: a flag
+// gave the size of the cache, or may.
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,
-                         std::string_view owner);
+                         std::string_view owner, bool cache_by_flag = true);
+
+// Blocks of KV that a rank on a GPU needs.
+struct DeviceKvNeed {
+  double block_bytes = 0;
+  int32_t cache_blocks = 0;  // 0: the cache takes what is left, which has to be a block
+  int32_t step_blocks = 0;   // of the largest step, which runs before there is a cache
+};
+
+// CheckMemory for one rank on a GPU of its own, of which a cache that takes what is left has
+// `share`.
+absl::Status CheckDeviceMemory(const MemoryNeed& need, const DeviceKvNeed& kv,
+                               const kernels::DeviceMemorySize& device, double share);
 
 }  // namespace baton

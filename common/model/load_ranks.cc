@@ -87,7 +87,7 @@ class RankLoad final {
   }
 
  private:
-  // CheckMemory for one rank on a device of its own. Ranks on the host are checked together.
+  // Checks one rank on a device of its own. Ranks on the host are checked together.
   absl::Status CheckDevice() const;
   absl::StatusOr<ModelWeights> ReadWeights(const LoadProgress& progress);
   bool on_device() const { return kernels::HasOwnMemory(source_.options.device); }
@@ -106,7 +106,6 @@ class RankLoad final {
 absl::Status RankLoad::CheckDevice() const {
   BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
   if (!memory.has_value()) return absl::OkStatus();
-  const double blocks = source_.kv_takes_rest ? 1 : source_.num_blocks;
   const bool stays_fp8 =
       loaded_.rank.backend->info().fp8_multiple > 0 && MayStayFp8(source_.config, source_.dtype);
   MemoryNeed need =
@@ -116,15 +115,10 @@ absl::Status RankLoad::CheckDevice() const {
   need.weights += WiderScaleBytes(source_.config, shape_);
   need.activations += WideningBytes(source_.config, shape_, source_.dtype) +
                       BackendBytes(source_.config, source_.options.limits);
-  const double kv_bytes = blocks * static_cast<double>(layout_.block_bytes());
-  if (!source_.kv_takes_rest) {
-    return CheckMemory(need, kv_bytes, static_cast<double>(memory->free_bytes), "GPU");
-  }
-  // By what the cache is measured out of in the end, so that too little shows now.
-  BATON_ASSIGN_OR_RETURN(const int64_t share,
-                         DeviceKvBytes(*memory, source_.options.kv.device_share));
-  return CheckMemory(need, kv_bytes, static_cast<double>(share),
-                     "part of the GPU that --gpu-memory-utilization leaves");
+  const DeviceKvNeed kv = {.block_bytes = static_cast<double>(layout_.block_bytes()),
+                           .cache_blocks = source_.kv_takes_rest ? 0 : source_.num_blocks,
+                           .step_blocks = LargestStepBlocks(source_.options.limits, layout_)};
+  return CheckDeviceMemory(need, kv, *memory, source_.options.kv.device_share);
 }
 
 absl::StatusOr<ModelWeights> RankLoad::ReadWeights(const LoadProgress& progress) {

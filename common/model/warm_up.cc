@@ -40,9 +40,13 @@ absl::StatusOr<size_t> RunDecodeStepTwice(Transformer& transformer, const kernel
 
 }  // namespace
 
+int32_t LargestStepBlocks(const StepLimits& limits, const kernels::KvLayout& layout) {
+  return (limits.max_tokens + layout.block_size - 1) / layout.block_size;
+}
+
 absl::Status RunLargestStep(Transformer& transformer, const kernels::KvLayout& layout) {
   const int32_t count = transformer.limits().max_tokens;
-  const int32_t blocks = (count + layout.block_size - 1) / layout.block_size;
+  const int32_t blocks = LargestStepBlocks(transformer.limits(), layout);
   BATON_ASSIGN_OR_RETURN(const KvArena arena,
                          KvArena::Create(transformer.backend(), layout, blocks));
   const std::vector<int32_t> tokens(static_cast<size_t>(count), 0);

@@ -12,6 +12,9 @@ namespace baton {
 // Steps of meaningless tokens that run before a worker serves. When the KV cache gets the rest of a
 // device's memory, the device has then loaded and taken what it needs.
 
+// The KV blocks of the largest step that `limits` allow.
+int32_t LargestStepBlocks(const StepLimits& limits, const kernels::KvLayout& layout);
+
 // Runs the largest step that the transformer's limits allow, over KV blocks of its own.
 absl::Status RunLargestStep(Transformer& transformer, const kernels::KvLayout& layout);
 

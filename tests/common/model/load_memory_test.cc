@@ -135,5 +135,36 @@ TEST(CheckMemoryTest, NoFlagOfTheCacheHelpsWhereTheWeightsAreTooLarge) {
               AllOf(HasSubstr("the weights alone"), Not(HasSubstr("--kv-cache-memory"))));
 }
 
+// A GPU of 100 GB, of which 99 are free.
+absl::Status CheckGpu(const MemoryNeed& need, const DeviceKvNeed& kv, double share) {
+  const int64_t gb = 1'000'000'000;
+  return CheckDeviceMemory(need, kv, {.free_bytes = 99 * gb, .total_bytes = 100 * gb}, share);
+}
+
+TEST(CheckDeviceMemoryTest, TheLargestStepNeedsItsBlocksBeforeThereIsACache) {
+  const MemoryNeed need = {.weights = 90e9, .activations = 5e9};
+  EXPECT_TRUE(CheckGpu(need, {.block_bytes = 1e6, .step_blocks = 4000}, 0.99).ok());
+  const absl::Status rest = CheckGpu(need, {.block_bytes = 1e6, .step_blocks = 4001}, 0.99);
+  EXPECT_EQ(rest.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(rest.message()),
+              AllOf(HasSubstr("KV cache 4001 MB"), HasSubstr("--max-num-batched-tokens"),
+                    Not(HasSubstr("--kv-cache-memory"))));
+  DeviceKvNeed given = {.block_bytes = 1e6, .cache_blocks = 10, .step_blocks = 4000};
+  EXPECT_TRUE(CheckGpu(need, given, 0.5).ok()) << "a share is not asked for";
+  given.step_blocks = 4001;
+  EXPECT_FALSE(CheckGpu(need, given, 0.5).ok());
+  given = {.block_bytes = 1e6, .cache_blocks = 4001, .step_blocks = 10};
+  EXPECT_THAT(std::string(CheckGpu(need, given, 0.5).message()), HasSubstr("--kv-cache-memory"));
+}
+
+TEST(CheckDeviceMemoryTest, ACacheThatTakesTheRestOfAShareHasABlock) {
+  const DeviceKvNeed kv = {.block_bytes = 1e6, .step_blocks = 10};
+  EXPECT_TRUE(CheckGpu({.weights = 40e9}, kv, 0.5).ok());
+  const absl::Status status = CheckGpu({.weights = 48e9, .activations = 2e9}, kv, 0.5);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("--gpu-memory-utilization leaves"), HasSubstr("--max-num-seqs"),
+                    Not(HasSubstr("--kv-cache-memory"))));
+}
+
 }  // namespace
 }  // namespace baton
