@@ -73,8 +73,8 @@ void BindHttp(FlagSet* set, RouterFlags* flags) {
                 "on the admin port always may"));
   set->Add(With(
       IntFlag("http-max-connections", &http->max_connections, {.min = 16, .max = 1 << 20}), group,
-      "connections at once; beyond them the longest idle one is closed, and 503 where "
-      "none is idle. The limit of open files may allow fewer"));
+      "connections at once; beyond them the one closes that has waited longest for a request, "
+      "or for the rest of one, and 503 where none has. The limit of open files may allow fewer"));
   set->Add(With(SizeFlag("http-max-body", &http->max_body, {.min = 1024, .max = int64_t{1} << 30}),
                 group, "of one request; larger ones get 413"));
   set->AddCheck([http] { return CheckHttpIsOn(*http); });

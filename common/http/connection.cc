@@ -73,11 +73,7 @@ void Connection::Start(bool refuse) {
   ConfigureSocket(socket_.native_handle());
   peer_ = PeerOf(socket_);
   refused_ = refuse;
-  if (refuse) {
-    HttpReply reply = options_.error_reply(503, "all connections are taken; try again");
-    reply.headers.emplace_back("Retry-After", "1");
-    return Answer(std::move(reply), true);
-  }
+  if (refuse) return RefuseForNow("all connections are taken; try again");
   began_ = options_.clock->Now();
   deadline_ = began_ + options_.limits.header_time;
   // Until it has shown itself to be a client, it gives way to others as an idle one does.
@@ -203,9 +199,7 @@ void Connection::ConsumeView(std::string_view* view) {
           std::make_unique<RequestReader>(options_.limits.header_bytes, options_.limits.body_bytes);
     }
     const RequestReader::Progress progress = reader_->Read(view);
-    CountReceiving();
-    if (reader_ == nullptr) continue;  // there was no room for more
-    if (progress == RequestReader::Progress::kMore) return;
+    if (progress == RequestReader::Progress::kMore) return CountReceiving();
     if (progress == RequestReader::Progress::kHeader) {
       OnHeader(view->empty());
     } else if (progress == RequestReader::Progress::kDone) {
@@ -217,10 +211,10 @@ void Connection::ConsumeView(std::string_view* view) {
   }
 }
 
-// A body that is complete with the first read behind its header is the handler's to count.
+// A body that is complete with the first read behind its header is the handler's to count. A header
+// may be larger than what follows, so it counts as well.
 void Connection::CountReceiving() {
-  const size_t bytes = reader_->body_size();
-  if (phase_ != Phase::kBody || bytes == 0) return;
+  if (phase_ != Phase::kBody) return;
   if (receiving_ == nullptr) {
     receiving_ = std::make_unique<ReceivingBody>(
         &thread_->shared().receiving, Client(),
@@ -232,15 +226,26 @@ void Connection::CountReceiving() {
           });
         });
   }
+  const size_t bytes = reader_->header_size() + reader_->body_size();
   if (!receiving_->GrowTo(bytes, options_.limits.receiving_bytes)) RefuseReceiving();
 }
 
 void Connection::RefuseReceiving() {
-  HttpReply reply = options_.error_reply(
-      503, absl::StrCat("there is no room for more of all bodies that are being received, which "
-                        "may have ",
-                        options_.limits.receiving_bytes,
-                        " bytes; of all clients this one has most; send the request again"));
+  RefuseForNow(
+      absl::StrCat("there is no room for more of all bodies that are being received, which may "
+                   "have ",
+                   options_.limits.receiving_bytes,
+                   " bytes; of all clients this one has most; send the request again"));
+}
+
+void Connection::RefuseForOthers() {
+  RefuseForNow(
+      "all connections are taken, and this one has waited longest for the rest of its request; "
+      "send it again, all at once");
+}
+
+void Connection::RefuseForNow(std::string_view message) {
+  HttpReply reply = options_.error_reply(503, message);
   reply.headers.emplace_back("Retry-After", "1");
   Answer(std::move(reply), true);
 }
@@ -272,6 +277,7 @@ void Connection::OnHeader(bool nothing_behind) {
     if (refusal) return Answer(*std::move(refusal), reader_->has_body());
   }
   phase_ = Phase::kBody;
+  thread_->MarkReceiving(this);
   deadline_ = options_.clock->Now() + options_.limits.body_time;
   if (!reader_->expects_continue() || !nothing_behind) return;
   output_ += "HTTP/1.1 100 Continue\r\n\r\n";

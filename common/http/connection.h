@@ -33,11 +33,16 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // Ends it if its time is over, or its client gone.
   void Sweep(base::Instant now);
   void Close();
+  // Tells its client, of whose request a part is still to come, that others need its place.
+  void RefuseForOthers();
   // Nobody has begun a request on it.
   bool IsIdle() const { return phase_ == Phase::kHandshake || phase_ == Phase::kIdle; }
-  // Where it stands among the spare ones of its thread, while it does: from its start, or the end
-  // of an answer, until the next request's header is complete, and after its last answer.
-  std::optional<std::list<Connection*>::iterator> spare_at;
+  // Where it stands among those of its thread that give way to others, while it does.
+  struct Place {
+    std::list<Connection*>* line = nullptr;
+    std::list<Connection*>::iterator at;
+  };
+  std::optional<Place> place;
 
  private:
   // How often it reads or writes before others of its thread do.
@@ -59,6 +64,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void OnHeader(bool nothing_behind);
   void CountReceiving();
   void RefuseReceiving();
+  // 503 with Retry-After, and the end of the connection.
+  void RefuseForNow(std::string_view message);
   // Whose body it is, where clients share the room for bodies.
   std::string Client() const;
   void Dispatch();
@@ -98,7 +105,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   std::string input_;  // read, and not understood yet
   std::unique_ptr<RequestReader> reader_;
-  std::unique_ptr<ReceivingBody> receiving_;  // once some of the body is there, until all is
+  std::unique_ptr<ReceivingBody> receiving_;  // from the header on, until all of the body is there
 
   // Of the request that is answered.
   std::shared_ptr<ExchangeState> state_;  // null for the server's own answers

@@ -26,8 +26,9 @@ struct HttpLimits {
   // Of all bodies that are being received: 503 with Retry-After, to the client that has most.
   size_t receiving_bytes = size_t{1} << 30;
   // At the bound the one that has been spare longest is closed for the next one: it is idle, has
-  // not shaken hands or sent a whole header yet, or has had its last answer. Where none is spare
-  // the next one gets 503 (with TLS: is closed).
+  // not shaken hands or sent a whole header yet, or has had its last answer. Where none is spare,
+  // the one that has sent its body longest gets 503 in its place; and where none sends one, the
+  // next one does (with TLS: is closed).
   size_t connections = 16'384;
   // From a request's first byte to the end of its header, and from there to that of its body: 408.
   base::Duration header_time = std::chrono::seconds(10);

@@ -50,8 +50,14 @@ void IoThread::AddSocket(boost::asio::ip::tcp::socket socket) {
 
 bool IoThread::MakeRoom() {
   if (connections_.size() < most_) return true;
-  if (spare_.empty()) return false;
-  spare_.front()->Close();
+  const auto& line = spare_.empty() ? receiving_ : spare_;
+  if (line.empty()) return false;
+  const std::shared_ptr<Connection> longest = connections_.at(line.front());
+  if (spare_.empty() && connections_.size() < most_ + kRefusedAtOnce) {
+    longest->RefuseForOthers();  // and is spare, once it has been told
+  } else {
+    longest->Close();
+  }
   return true;
 }
 
@@ -71,12 +77,18 @@ void IoThread::Adopt(boost::asio::ip::tcp::socket socket) {
   connection->Start(!room);
 }
 
-void IoThread::MarkSpare(Connection* connection) {
-  if (!connection->spare_at) connection->spare_at = spare_.insert(spare_.end(), connection);
+void IoThread::PutInto(std::list<Connection*>* line, Connection* connection) {
+  if (connection->place) return;
+  connection->place = {.line = line, .at = line->insert(line->end(), connection)};
 }
 
+void IoThread::MarkSpare(Connection* connection) { PutInto(&spare_, connection); }
+
+void IoThread::MarkReceiving(Connection* connection) { PutInto(&receiving_, connection); }
+
 void IoThread::MarkBusy(Connection* connection) {
-  if (connection->spare_at) spare_.erase(*std::exchange(connection->spare_at, std::nullopt));
+  const auto place = std::exchange(connection->place, std::nullopt);
+  if (place) place->line->erase(place->at);
 }
 
 void IoThread::Forget(Connection* connection) {

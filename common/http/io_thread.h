@@ -50,13 +50,17 @@ class IoThread final {
   // For its connections.
   HttpServerShared& shared() { return *shared_; }
   std::array<char, 16'384>& scratch() { return scratch_; }
-  // A spare one gives way to the next at the bound, the longest first.
+  // At the bound those give way to the next one that ask for nothing: they are spare from their
+  // start, or the end of an answer, until the next request's header is complete, and after their
+  // last answer. Without any of these those do whose body is still to come.
   void MarkSpare(Connection* connection);
+  void MarkReceiving(Connection* connection);
   void MarkBusy(Connection* connection);
   void Forget(Connection* connection);
 
  private:
   void Adopt(boost::asio::ip::tcp::socket socket);
+  void PutInto(std::list<Connection*>* line, Connection* connection);
   // Makes room for one more; false when there is none.
   bool MakeRoom();
   void SweepSoon();
@@ -69,7 +73,8 @@ class IoThread final {
   boost::asio::steady_timer sweep_;
   std::array<char, 16'384> scratch_;  // for one read; connections keep what they need
   std::unordered_map<Connection*, std::shared_ptr<Connection>> connections_;
-  std::list<Connection*> spare_;  // the longest first
+  std::list<Connection*> spare_;      // the longest first
+  std::list<Connection*> receiving_;  // likewise
   std::thread thread_;
 };
 

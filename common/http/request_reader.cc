@@ -115,9 +115,8 @@ RequestReader::Progress RequestReader::Read(std::string_view* input) {
                                     " bytes; send less in it"));
     }
   }
-  // The parser puts the trailer's fields behind those of the header.
-  if (const auto fields = std::distance(beast.get().begin(), beast.get().end());
-      fields > kMostFields) {
+  const auto trailer = std::distance(beast.get().begin(), beast.get().end());
+  if (const auto fields = std::ssize(request_.headers) + trailer; fields > kMostFields) {
     return TooManyFields(fields);
   }
   request_.body = std::move(beast.get().body());
@@ -133,6 +132,7 @@ RequestReader::Progress RequestReader::OnHeader() {
   }
   request_.method = std::string(View(message.method_string()));
   int hosts = 0;
+  request_.headers.reserve(static_cast<size_t>(std::distance(message.begin(), message.end())));
   for (const auto& field : message) {
     if (field.name() == http::field::host) ++hosts;
     request_.headers.emplace_back(View(field.name_string()), View(field.value()));
@@ -167,6 +167,7 @@ RequestReader::Progress RequestReader::OnHeader() {
                                   "', which is not known here; expected identity, or no such "
                                   "header: send the body as it is"));
   }
+  beast.get().clear();  // only the trailer's fields are still to be counted
   beast.eager(true);
   return Progress::kHeader;
 }

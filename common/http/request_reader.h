@@ -42,7 +42,8 @@ class RequestReader final {
   bool expects_continue() const { return expects_continue_; }
   bool keep_alive() const;
   bool http_1_0() const;
-  // Bytes of the body so far.
+  // Bytes of the header, and of the body so far.
+  size_t header_size() const { return header_taken_; }
   size_t body_size() const;
 
  private:

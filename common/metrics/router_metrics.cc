@@ -68,8 +68,8 @@ std::vector<MetricInfo> Callers() {
           "Open connections of the HTTP port, idle ones too."),
       Row(Metric::kHttpConnectionsRefused, MetricType::kCounter, kRouterOwns,
           "baton_http_connections_refused_total",
-          "Connections to the HTTP port that found --http-max-connections taken and none of "
-          "them idle."),
+          "Connections to the HTTP port that found --http-max-connections taken, all of them by "
+          "requests that were being answered."),
       Row(Metric::kHttpAnswers, MetricType::kCounter, kRouterOwns, "baton_http_answers_total",
           "Answers of the HTTP port by the class of their status; a stream counts when it "
           "begins.",

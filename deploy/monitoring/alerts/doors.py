@@ -33,7 +33,7 @@ def alerts():
             unit="connections within 10 minutes",
             summary="Router {{ $labels.instance }} has no room for HTTP connections",
             description=f"About {NUMBER} connections were refused.",
-            means="As many as `--http-max-connections` are open, and none of them is idle.",
+            means="As many as `--http-max-connections` are open, all of them with requests that are being answered.",
             look="Overview, *HTTP connections*.",
             do="More routers, or a higher limit with as many open files.",
         ),

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/http/http_server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -20,16 +21,46 @@ constexpr std::string_view kGet = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
 
 class HttpConnectionsTest : public testing::Test {
  protected:
+  // Answers each request, but for those of /held, which the test does.
   void Start(HttpLimits limits) {
     auto server = HttpServer::Start({.threads = 1, .limits = limits, .clock = &clock_},
-                                    [](std::shared_ptr<HttpExchange> exchange) {
+                                    [this](std::shared_ptr<HttpExchange> exchange) {
+                                      if (exchange->request().path == "/held") {
+                                        base::MutexLock lock(&mutex_);
+                                        return held_.push_back(std::move(exchange));
+                                      }
                                       exchange->Reply({.status = 200, .body = "ok"});
                                     });
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
+  size_t held() {
+    base::MutexLock lock(&mutex_);
+    return held_.size();
+  }
+  void AnswerHeld() {
+    base::MutexLock lock(&mutex_);
+    for (const auto& exchange : held_) exchange->Reply({.status = 200, .body = "ok"});
+  }
+  // A connection whose request is not answered.
+  std::unique_ptr<RawHttp> Hold() {
+    const size_t before = held();
+    auto client = std::make_unique<RawHttp>(server_->port());
+    client->Send("GET /held HTTP/1.1\r\nHost: h\r\n\r\n");
+    EXPECT_TRUE(Eventually([&] { return held() == before + 1; }));
+    return client;
+  }
+  // One whose body does not come, though the server waits for it.
+  std::unique_ptr<RawHttp> HoldBack() {
+    auto client = std::make_unique<RawHttp>(server_->port());
+    client->Send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    client->ReadTo("\r\n\r\n");
+    return client;
+  }
 
   base::ManualClock clock_;
+  base::Mutex mutex_;
+  std::vector<std::shared_ptr<HttpExchange>> held_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -127,18 +158,45 @@ TEST_F(HttpConnectionsTest, WhoHasHadItsLastAnswerGivesWay) {
   EXPECT_THAT(next.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_F(HttpConnectionsTest, WhereNoneIsIdleTheNextIsTold) {
+TEST_F(HttpConnectionsTest, WhoseBodyDoesNotComeGivesWayAndIsTold) {
+  Start({.connections = 2});
+  const auto first = HoldBack();
+  const auto second = HoldBack();
+  RawHttp next(server_->port());
+  next.Send(kGet);
+  EXPECT_THAT(next.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(first->ReadAll(),
+              testing::AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r\n")));
+  // The younger one may still send its own.
+  second->Send("hi");
+  EXPECT_THAT(second->ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+  EXPECT_EQ(server_->counts().connections_refused, 0);
+}
+
+TEST_F(HttpConnectionsTest, WhoIsIdleGivesWayBeforeWhoSendsABody) {
+  Start({.connections = 2});
+  const auto sends = HoldBack();
+  RawHttp idle(server_->port());
+  idle.Send(kGet);
+  idle.ReadAnswer(2);
+  RawHttp next(server_->port());
+  next.Send(kGet);
+  EXPECT_THAT(next.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(idle.IsClosed());
+  sends->Send("hi");
+  EXPECT_THAT(sends->ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpConnectionsTest, WhereAllAreAnsweredTheNextIsTold) {
   Start({.connections = 1});
-  RawHttp busy(server_->port());
-  busy.Send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
-  busy.ReadTo("\r\n\r\n");
+  const auto busy = Hold();
   RawHttp next(server_->port());
   next.Send(kGet);
   EXPECT_THAT(next.ReadAll(),
               testing::AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r\n")));
   EXPECT_EQ(server_->counts().connections_refused, 1);
-  busy.Send("hi");
-  EXPECT_THAT(busy.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+  AnswerHeld();
+  EXPECT_THAT(busy->ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(HttpConnectionsTest, ShutdownClosesThePortAndTheIdle) {
@@ -146,9 +204,7 @@ TEST_F(HttpConnectionsTest, ShutdownClosesThePortAndTheIdle) {
   RawHttp idle(server_->port());
   idle.Send(kGet);
   idle.ReadAnswer(2);
-  RawHttp busy(server_->port());
-  busy.Send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
-  busy.ReadTo("\r\n\r\n");
+  const auto busy = HoldBack();
   RawHttp half(server_->port());
   half.Send("GET /x HTTP/1.1\r\nHo");
   // What was sent before is read.
@@ -160,8 +216,8 @@ TEST_F(HttpConnectionsTest, ShutdownClosesThePortAndTheIdle) {
   ASSERT_TRUE(Eventually([&] { return !RawHttp(server_->port()).connected(); }));
   half.Send("st: h\r\n\r\n");
   EXPECT_THAT(half.ReadAll(), StartsWith("HTTP/1.1 200 "));
-  busy.Send("hi");
-  EXPECT_THAT(busy.ReadAll(),
+  busy->Send("hi");
+  EXPECT_THAT(busy->ReadAll(),
               testing::AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Connection: close\r\n")));
 }
 

@@ -170,8 +170,25 @@ TEST_F(HttpServerTest, AllBodiesTogetherHaveABound) {
               StartsWith("HTTP/1.1 200 "));
 }
 
+// It takes memory as a body does.
+TEST_F(HttpServerTest, AHeaderCountsWhileItsBodyDoesNotCome) {
+  Start({.limits = {.receiving_bytes = 1000}});
+  const std::string head =
+      "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\nX: " + std::string(600, 'x') + "\r\n\r\n";
+  RawHttp first(server_->port());
+  first.Send(head);
+  RawHttp second(server_->port());
+  second.Send(head);
+  // Whichever came second.
+  ASSERT_TRUE(Eventually([&] { return server_->counts().answers_by_class[5] == 1; }));
+  // With its body it is the handler's.
+  EXPECT_THAT(Ask("POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 2\r\nX: " +
+                  std::string(600, 'x') + "\r\n\r\nhi"),
+              StartsWith("HTTP/1.1 200 "));
+}
+
 TEST_F(HttpServerTest, WhoHasMostOfAllBodiesMakesRoomForOthers) {
-  HttpServerOptions options{.limits = {.receiving_bytes = 1000}};
+  HttpServerOptions options{.limits = {.receiving_bytes = 1200}};
   options.client_of = [](const HttpRequest& head) { return *head.Find("Who"); };
   Start(std::move(options));
   const auto head = [](const std::string& who) {
