@@ -50,10 +50,9 @@ class HttpServer::Impl {
     listener_ = std::make_unique<Listener>(&threads_[0]->context(),
                                            ListenerOptions{.flag = options.port_flag});
     BATON_RETURN_IF_ERROR(listener_->Listen(options.host, options.port));
-    listener_->Accept([this]() -> boost::asio::io_context& { return threads_[next_]->context(); },
+    listener_->Accept([this]() -> boost::asio::io_context& { return threads_[0]->context(); },
                       [this](boost::asio::ip::tcp::socket socket) {
-                        threads_[next_]->AddSocket(std::move(socket));
-                        next_ = (next_ + 1) % threads_.size();
+                        LeastLoaded().AddSocket(std::move(socket));
                       });
     for (const auto& thread : threads_) thread->Run();
     return absl::OkStatus();
@@ -88,10 +87,15 @@ class HttpServer::Impl {
   }
 
  private:
+  // Each has its part of all connections that there may be, so none may fill before the others.
+  IoThread& LeastLoaded() {
+    return **std::ranges::min_element(threads_, {},
+                                      [](const auto& thread) { return thread->load(); });
+  }
+
   HttpServerShared shared_;
   std::vector<std::unique_ptr<IoThread>> threads_;
   std::unique_ptr<Listener> listener_;  // in the first thread
-  size_t next_ = 0;                     // who serves the next connection; the first thread's
 };
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

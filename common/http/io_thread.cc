@@ -9,6 +9,8 @@
 namespace baton {
 namespace {
 
+using boost::asio::ip::tcp;
+
 // Beyond the bound so many are told so at a time, and others just closed.
 constexpr size_t kRefusedAtOnce = 64;
 constexpr base::Duration kMostBetweenSweeps = std::chrono::milliseconds(250);
@@ -17,6 +19,17 @@ base::Duration BetweenSweeps(const HttpLimits& limits) {
   const base::Duration shortest =
       std::min({limits.header_time, limits.body_time, limits.idle_time, limits.slow_client});
   return std::clamp<base::Duration>(shortest / 4, std::chrono::milliseconds(5), kMostBetweenSweeps);
+}
+
+// The same connection, whose events `context` sees.
+tcp::socket MovedTo(boost::asio::io_context* context, tcp::socket socket) {
+  if (socket.get_executor() == context->get_executor()) return socket;
+  boost::system::error_code error;
+  const tcp::endpoint own = socket.local_endpoint(error);
+  tcp::socket moved(*context);
+  const int fd = error ? -1 : socket.release(error);
+  if (!error) moved.assign(own.protocol(), fd, error);
+  return moved;  // what could not be moved is closed
 }
 
 }  // namespace
@@ -43,9 +56,11 @@ void IoThread::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void IoThread::AddSocket(boost::asio::ip::tcp::socket socket) {
-  boost::asio::post(context_,
-                    [this, socket = std::move(socket)]() mutable { Adopt(std::move(socket)); });
+void IoThread::AddSocket(tcp::socket socket) {
+  ++load_;
+  boost::asio::post(context_, [this, socket = MovedTo(&context_, std::move(socket))]() mutable {
+    if (!Adopt(std::move(socket))) --load_;
+  });
 }
 
 bool IoThread::MakeRoom() {
@@ -61,20 +76,21 @@ bool IoThread::MakeRoom() {
   return true;
 }
 
-void IoThread::Adopt(boost::asio::ip::tcp::socket socket) {
-  if (shared_->going_away) return;
+bool IoThread::Adopt(tcp::socket socket) {
+  if (shared_->going_away) return false;
   const bool room = MakeRoom();
   if (!room) {
     ++shared_->refused;
-    if (tls_ != nullptr || connections_.size() >= most_ + kRefusedAtOnce) return;
+    if (tls_ != nullptr || connections_.size() >= most_ + kRefusedAtOnce) return false;
   }
   const int fd = socket.native_handle();
   std::unique_ptr<ByteStream> stream = tls_ == nullptr ? MakePlainStream(fd) : tls_->Make(fd);
-  if (stream == nullptr) return;
+  if (stream == nullptr) return false;
   const auto connection = std::make_shared<Connection>(this, std::move(socket), std::move(stream));
   connections_.emplace(connection.get(), connection);
   ++shared_->open;
   connection->Start(!room);
+  return true;
 }
 
 void IoThread::PutInto(std::list<Connection*>* line, Connection* connection) {
@@ -93,7 +109,9 @@ void IoThread::MarkBusy(Connection* connection) {
 
 void IoThread::Forget(Connection* connection) {
   MarkBusy(connection);
-  if (connections_.erase(connection) > 0) --shared_->open;
+  if (connections_.erase(connection) == 0) return;
+  --load_;
+  --shared_->open;
 }
 
 void IoThread::SweepSoon() {

@@ -31,8 +31,8 @@ struct HttpServerShared {
   std::array<std::atomic<int64_t>, 200> refusals{};  // of the statuses from 400 on
 };
 
-// A thread and the connections that it serves. Only AddSocket, BeginShutdown and Stop are for other
-// threads.
+// A thread and the connections that it serves. Only load, AddSocket, BeginShutdown and Stop are for
+// other threads.
 class IoThread final {
  public:
   // `tls` is null for plain text.
@@ -41,7 +41,9 @@ class IoThread final {
 
   boost::asio::io_context& context() { return context_; }
   void Run();
-  // Takes over a connection that was accepted.
+  // Connections that it has or is about to get.
+  size_t load() const { return load_; }
+  // Takes over a connection that was accepted in whichever context.
   void AddSocket(boost::asio::ip::tcp::socket socket);
   // Closes the idle connections.
   void BeginShutdown();
@@ -59,7 +61,8 @@ class IoThread final {
   void Forget(Connection* connection);
 
  private:
-  void Adopt(boost::asio::ip::tcp::socket socket);
+  // False when it could only be closed.
+  bool Adopt(boost::asio::ip::tcp::socket socket);
   void PutInto(std::list<Connection*>* line, Connection* connection);
   // Makes room for one more; false when there is none.
   bool MakeRoom();
@@ -68,6 +71,7 @@ class IoThread final {
   HttpServerShared* const shared_;
   const std::unique_ptr<TlsStreams> tls_;
   const size_t most_;  // connections
+  std::atomic<size_t> load_{0};
   boost::asio::io_context context_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   boost::asio::steady_timer sweep_;

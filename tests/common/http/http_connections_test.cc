@@ -22,8 +22,8 @@ constexpr std::string_view kGet = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
 class HttpConnectionsTest : public testing::Test {
  protected:
   // Answers each request, but for those of /held, which the test does.
-  void Start(HttpLimits limits) {
-    auto server = HttpServer::Start({.threads = 1, .limits = limits, .clock = &clock_},
+  void Start(HttpLimits limits, int threads = 1) {
+    auto server = HttpServer::Start({.threads = threads, .limits = limits, .clock = &clock_},
                                     [this](std::shared_ptr<HttpExchange> exchange) {
                                       if (exchange->request().path == "/held") {
                                         base::MutexLock lock(&mutex_);
@@ -197,6 +197,22 @@ TEST_F(HttpConnectionsTest, WhereAllAreAnsweredTheNextIsTold) {
   EXPECT_EQ(server_->counts().connections_refused, 1);
   AnswerHeld();
   EXPECT_THAT(busy->ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+}
+
+// However long ones and short ones come by turns.
+TEST_F(HttpConnectionsTest, ThreadsShareAllConnectionsThatThereMayBe) {
+  Start({.connections = 8}, /*threads=*/2);
+  std::vector<std::unique_ptr<RawHttp>> busy;
+  for (int64_t open = 1; open < 8; ++open) {
+    busy.push_back(Hold());
+    RawHttp quick(server_->port());
+    quick.Send(kGet);
+    EXPECT_THAT(quick.ReadAnswer(2), StartsWith("HTTP/1.1 200 ")) << open;
+    quick.Close();
+    ASSERT_TRUE(Eventually([&] { return server_->counts().connections_open == open; }));
+  }
+  busy.push_back(Hold());
+  EXPECT_EQ(server_->counts().connections_refused, 0);
 }
 
 TEST_F(HttpConnectionsTest, ShutdownClosesThePortAndTheIdle) {
