@@ -25,6 +25,11 @@ std::string Excerpt(std::string_view text) {
                       text.size() > kExcerptBytes ? "…'" : "'");
 }
 
+std::string NotJson(size_t position, const std::string& near) {
+  return absl::StrCat("the body is not JSON in UTF-8: at byte ", position, ", near ", near,
+                      "; expected an object");
+}
+
 // Reads a body without keeping anything of it, and says what is wrong with it.
 class BodyCheck final : public nlohmann::json_sax<BodyJson> {
  public:
@@ -55,8 +60,7 @@ class BodyCheck final : public nlohmann::json_sax<BodyJson> {
                   absl::StrCat("the number ", Excerpt(token), ", which ends at byte ", position,
                                ", is too large; expected at most 1.8e308"));
     }
-    return Fail(Reason::kNone, absl::StrCat("the body is not JSON in UTF-8: at byte ", position,
-                                            ", near ", Excerpt(token), "; expected an object"));
+    return Fail(Reason::kNone, NotJson(position, Excerpt(token)));
   }
 
  private:
@@ -90,6 +94,10 @@ class BodyCheck final : public nlohmann::json_sax<BodyJson> {
 }  // namespace
 
 absl::StatusOr<BodyJson> ParseJsonBody(std::string_view body) {
+  // The parser takes a zero byte for the end.
+  if (const size_t zero = body.find('\0'); zero != body.npos) {
+    return InvalidArgument(Reason::kNone, "", NotJson(zero + 1, "a zero byte"));
+  }
   BodyCheck check;
   if (!BodyJson::sax_parse(body, &check)) return check.status();
   BodyJson json = BodyJson::parse(body, nullptr, /*allow_exceptions=*/false);

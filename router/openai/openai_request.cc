@@ -20,6 +20,7 @@ using BodyJson = nlohmann::json;
 
 // What /v1/completions gives that does not say how much it wants, as with OpenAI.
 constexpr int32_t kUsualCompletionTokens = 16;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 struct BodyField {
   std::string_view name;
@@ -378,6 +379,9 @@ absl::Status Settle(RequestDraft* draft) {
 }  // namespace
 
 absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiApi api, std::string_view body) {
+  // Some clients write files and bodies alike. The parser passes over it; what is passed on as it
+  // was written is looked for from the first brace on.
+  if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
   BATON_ASSIGN_OR_RETURN(const BodyJson json, ParseJsonBody(body));
   RequestDraft draft{.api = api, .request = {}, .body = body};
   for (const auto& [name, value] : json.items()) {

@@ -1,5 +1,7 @@
 // The fields that say what an answer has to follow.
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,15 @@ absl::Status EmptyGuide(std::string_view field, std::string_view expected) {
   return InvalidArgument(Reason::kInvalidGuide, field,
                          absl::StrCat(std::string(field), " is empty; expected ",
                                       std::string(expected), ", or leave it out"));
+}
+
+// The schema as the body has it, which has parsed. Without its text the answer would be free.
+absl::StatusOr<std::string_view> SchemaText(std::string_view field,
+                                            std::optional<std::string_view> text) {
+  if (text) return *text;
+  return MakeError(absl::StatusCode::kInternal, {.field = std::string(field)},
+                   absl::StrCat("the schema of ", std::string(field),
+                                " was not found in the body; send it as a text in guided_json"));
 }
 
 // `field` is a literal, since errors of the request keep it.
@@ -49,8 +60,9 @@ absl::Status ReadSchemaFormat(const BodyJson& format, RequestDraft* draft) {
   }
   const auto outer = RawMember(draft->body, "response_format");
   const auto inner = outer ? RawMember(*outer, "json_schema") : std::nullopt;
-  const auto text = inner ? RawMember(*inner, "schema") : std::nullopt;
-  return SetSchema(kField, text.value_or(""), draft);
+  BATON_ASSIGN_OR_RETURN(const std::string_view text,
+                         SchemaText(kField, inner ? RawMember(*inner, "schema") : std::nullopt));
+  return SetSchema(kField, text, draft);
 }
 
 }  // namespace
@@ -82,7 +94,9 @@ absl::Status ReadGuidedJson(const BodyJson& value, RequestDraft* draft) {
   if (!value.is_object() && !value.is_boolean()) {
     return WrongType("guided_json", value, "a JSON schema, or the text of one");
   }
-  return SetSchema("guided_json", RawMember(draft->body, "guided_json").value_or(""), draft);
+  BATON_ASSIGN_OR_RETURN(const std::string_view text,
+                         SchemaText("guided_json", RawMember(draft->body, "guided_json")));
+  return SetSchema("guided_json", text, draft);
 }
 
 absl::Status ReadGuidedRegex(const BodyJson& value, RequestDraft* draft) {
