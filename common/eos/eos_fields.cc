@@ -85,7 +85,7 @@ std::array<EosField, 20> MakeFields() {
                              .value = EosValue::kBool,
                              .meaning = "whether this is the request's last row"};
   return {{
-      Text(K::kRequestId, "request_id", "unique among the requests in flight"),
+      Text(K::kRequestId, "request_id", "unique among the requests of a tenant in flight"),
       timestamp,
       Integer(K::kStep, "step", 1, "tokens sampled, this one and EOS included"),
       Integer(K::kCurrentTokenId, "current_token_id", 0, "the token of this step"),

@@ -21,6 +21,7 @@ void CountPrompt(const v1::Usage& total, v1::Final* final) {
 
 AnswerGroup::AnswerGroup(FlowContext* context, Request request)
     : context_(context),
+      tenant_(request.spec.tenant),
       request_id_(request.spec.request_id),
       best_(request.spec.best),
       sink_(std::move(request.sink)),
@@ -212,7 +213,7 @@ void AnswerGroup::ConcludeIfOver() {
   }
   // The books are closed first, as those of a lone flow.
   context_->probe->RequestEnded(total);
-  context_->registry->Remove(request_id_);
+  context_->registry->Remove(tenant_, request_id_);
   if (failure) {
     sink_->Fail(failure->status);
   } else if (last) {

@@ -31,7 +31,7 @@ class RequestFlow;
 // computed once. It is used like a lone flow, and lives in the registry until all answers are over:
 //
 //   auto group = std::make_shared<AnswerGroup>(&context, std::move(request));
-//   if (context.registry->Add(id, group)) group->Begin();
+//   if (context.registry->Add(tenant, id, group)) group->Begin();
 //
 // Its flows call it from their own threads. What they have for the client passes through it one
 // message at a time; flows are called without its lock, because they call back. Thread-safe.
@@ -83,6 +83,7 @@ class AnswerGroup final : public LiveRequest, public std::enable_shared_from_thi
   std::vector<Member> Members() const;
 
   FlowContext* const context_;
+  const std::string tenant_;
   const std::string request_id_;
   const int32_t best_;
   const std::shared_ptr<ClientSink> sink_;

@@ -3,9 +3,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -39,12 +40,13 @@ class LiveRequest {
   virtual void AddReports(std::vector<RequestReport>* reports) const = 0;
 };
 
-// Owns the requests in flight and knows their ids. Thread-safe.
+// Owns the requests in flight and knows their ids, which are unique among those of a tenant: what
+// another one asks must not be seen, nor stand in the way. Thread-safe.
 class FlowRegistry final {
  public:
-  // False when the id is in flight already.
-  bool Add(const std::string& id, std::shared_ptr<LiveRequest> request);
-  void Remove(const std::string& id);
+  // False when the tenant has a request of this id in flight already.
+  bool Add(const std::string& tenant, const std::string& id, std::shared_ptr<LiveRequest> request);
+  void Remove(const std::string& tenant, const std::string& id);
   std::vector<std::shared_ptr<LiveRequest>> All() const;
   // How each of them stands.
   std::vector<RequestReport> Reports() const;
@@ -53,9 +55,11 @@ class FlowRegistry final {
   bool WaitEmpty(base::Instant deadline);
 
  private:
+  using Key = std::pair<std::string, std::string>;  // tenant and id
+
   mutable base::Mutex mutex_;
   base::CondVar removed_;
-  std::unordered_map<std::string, std::shared_ptr<LiveRequest>> requests_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, std::shared_ptr<LiveRequest>> requests_ ABSL_GUARDED_BY(mutex_);
 };
 
 // What all requests of a router share. Outlives them.

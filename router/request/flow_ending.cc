@@ -170,7 +170,7 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   spec_.held.reset();
   if (part_ != nullptr) return part_->Book(std::move(figures));
   context_->probe->RequestEnded(figures);
-  context_->registry->Remove(spec_.request_id);
+  context_->registry->Remove(spec_.tenant, spec_.request_id);
 }
 
 void RequestFlow::LogEnd(const RequestFigures& figures) const {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "router/request/flow_context.h"
 
@@ -16,15 +17,16 @@ LengthLimits FlowContext::Limits() const {
           .block = directory->BlockTokens()};
 }
 
-bool FlowRegistry::Add(const std::string& id, std::shared_ptr<LiveRequest> request) {
+bool FlowRegistry::Add(const std::string& tenant, const std::string& id,
+                       std::shared_ptr<LiveRequest> request) {
   base::MutexLock lock(&mutex_);
-  return requests_.emplace(id, std::move(request)).second;
+  return requests_.emplace(Key(tenant, id), std::move(request)).second;
 }
 
-void FlowRegistry::Remove(const std::string& id) {
+void FlowRegistry::Remove(const std::string& tenant, const std::string& id) {
   std::shared_ptr<LiveRequest> removed;  // destroyed without the lock
   base::MutexLock lock(&mutex_);
-  const auto it = requests_.find(id);
+  const auto it = requests_.find(Key(tenant, id));
   if (it == requests_.end()) return;
   removed = std::move(it->second);
   requests_.erase(it);
@@ -35,7 +37,7 @@ std::vector<std::shared_ptr<LiveRequest>> FlowRegistry::All() const {
   base::MutexLock lock(&mutex_);
   std::vector<std::shared_ptr<LiveRequest>> requests;
   requests.reserve(requests_.size());
-  for (const auto& [id, request] : requests_) requests.push_back(request);
+  for (const auto& [key, request] : requests_) requests.push_back(request);
   return requests;
 }
 

@@ -136,6 +136,7 @@ void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
     spec->cache_salt = SaltOf(*spec);
     spec->held = std::make_shared<ByteBudget::Share>(std::move(arrival.held));
     const std::string id = spec->request_id;
+    const std::string tenant = spec->tenant;
     const StopParams stop = spec->stop;
     // What draws nothing has one token at its worker, which its client did not ask for.
     const int32_t asked = spec->only_prompt ? 0 : stop.max_tokens;
@@ -144,7 +145,7 @@ void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
     std::optional<std::string> name;
     if (trace != nullptr) name = LogName(id, trace);
     const auto live = MakeLive(std::move(spec).value(), &arrival);
-    if (context_->registry->Add(id, live)) {
+    if (context_->registry->Add(tenant, id, live)) {
       if (says_how_many) probe->MaxTokensAsked(asked);
       if (stop.eos_policy != EosPolicy::kHonor) {
         probe->AskedToIgnoreEos(stop.eos_policy);

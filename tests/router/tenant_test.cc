@@ -100,10 +100,13 @@ class TenantBoundsTest : public TenantTest {
     StartRouter();
   }
   std::unique_ptr<Call> Begin(const std::string& tenant, const std::string& text) {
+    return Begin(tenant, Request(text, 3));
+  }
+  std::unique_ptr<Call> Begin(const std::string& tenant, const v1::GenerateRequest& request) {
     auto call = std::make_unique<Call>();
     call->context.AddMetadata("baton-tenant", tenant);
-    call->answer = std::async(std::launch::async, [this, text, context = &call->context] {
-      return Generate(Request(text, 3), context);
+    call->answer = std::async(std::launch::async, [this, request, context = &call->context] {
+      return Generate(request, context);
     });
     return call;
   }
@@ -194,6 +197,25 @@ TEST_F(TenantBoundsTest, ATenantThatHoldsAllBytesItMayLeavesSomeForAnother) {
   EXPECT_TRUE(GenerateAs("b", Request(text, 3)).status.ok());
   for (const std::unique_ptr<Call>& call : waiting) call->context.TryCancel();
   End(first.get());
+}
+
+TEST_F(TenantBoundsTest, ARequestIdIsThatOfItsTenant) {
+  Start({});
+  v1::GenerateRequest request = Request("stuck", 3);
+  request.mutable_spec()->set_request_id("batch-1");
+  const auto first = Begin("a", request);
+  ASSERT_TRUE(Eventually([&] { return decode_[0]->decode_streams() == 1; }));
+  request.set_text("quick");
+  for (const int answers : {1, 2}) {
+    request.mutable_spec()->mutable_sampling()->set_n(answers);
+    EXPECT_EQ(ReasonText(GenerateAs("a", request).status), "CONFLICTING_OPTIONS");
+    const absl::Status others = GenerateAs("b", request).status;
+    EXPECT_TRUE(others.ok()) << others;
+  }
+  EXPECT_EQ(ReasonText(GenerateAs("a", request).status), "CONFLICTING_OPTIONS")
+      << "the end of another's request has not ended this one";
+  End(first.get());
+  EXPECT_TRUE(Eventually([&] { return GenerateAs("a", request).status.ok(); }));
 }
 
 TEST_F(TenantBoundsTest, MetricsTellTenantsApart) {
