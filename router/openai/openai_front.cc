@@ -181,8 +181,7 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
   const HttpRequest& head = exchange->request();
   absl::StatusOr<std::string> id = RequestIdOf(head);
   absl::StatusOr<Caller> caller = CallerOf(head, callers_);
-  if (caller.ok() && !id.ok()) caller = id.status();
-  const std::string request_id = id.ok() ? *std::move(id) : NewRequestId();
+  const std::string request_id = id.ok() ? *id : NewRequestId();
   std::optional<TraceContext> trace;
   if (context_->tracer != nullptr) {
     trace = ContextOfHeaders(head.FindAll(kTraceparentHeader), head.FindAll(kTracestateHeader));
@@ -204,7 +203,8 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
                     .sink = sink,
                     .bytes = body->size(),
                     .trace = std::move(trace),
-                    .read = [api, body, request_id, sink] {
+                    .read = [api, body, request_id, given = id.status(), sink] {
+                      if (!given.ok()) return IncomingRequest{.parsed = given};
                       return ReadBody(api, *body, request_id, sink.get());
                     }});
 }

@@ -31,10 +31,9 @@ uint64_t RequestIntake::DrawSeed() {
 
 void RequestIntake::Receive(ArrivedRequest request) {
   context_->probe->RequestReceived(request.transport);
+  // Whoever may not ask may not fill the collector of traces either.
+  if (!request.caller.ok()) return Refuse(request.caller.status(), request.sink.get(), nullptr);
   auto trace = RequestTrace::Begin(context_->tracer, request.trace, request.transport, request.at);
-  if (!request.caller.ok()) {
-    return Refuse(request.caller.status(), request.sink.get(), trace.get());
-  }
   absl::StatusOr<ByteBudget::Share> held =
       context_->budget->Take(request.caller->client, request.bytes);
   if (!held.ok()) return Refuse(held.status(), request.sink.get(), trace.get());

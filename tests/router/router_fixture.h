@@ -82,6 +82,8 @@ class RouterTest : public ::testing::Test {
   std::vector<std::unique_ptr<FakeWorker>> prefill_;
   std::unique_ptr<MetricsRegistry> metrics_;
   std::unique_ptr<EosLog> eos_log_;
+  std::unique_ptr<ApiKeyFile> keys_;  // these two null: none
+  std::unique_ptr<Tracer> tracer_;
   std::unique_ptr<Router> router_;
   std::unique_ptr<v1::InferenceService::Stub> stub_;
 };

@@ -7,6 +7,9 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/status_map.h"
+#include "common/trace/tracer.h"
+#include "router/edge/api_keys.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fakes/tls_files.h"
 #include "tests/router/router_fixture.h"
 
@@ -233,6 +236,35 @@ TEST_F(TenantBoundsTest, MetricsTellTenantsApart) {
   End(first.get());
   EXPECT_TRUE(second->answer.get().status.ok());
   EXPECT_TRUE(Eventually([&] { return Metric("baton_tenant_requests_running") == 0; }));
+}
+
+// A router whose callers need a key, and whose tracer drops all that it is given.
+class TracedKeysTest : public RouterTest {
+ protected:
+  TracedKeysTest() {
+    auto keys = ApiKeyFile::Open(folder_.Write("keys", "red:abc\n"));
+    EXPECT_TRUE(keys.ok()) << keys.status();
+    keys_ = *std::move(keys);
+    tracer_ = std::make_unique<Tracer>(1, OtlpTarget{"http://127.0.0.1:9", "/v1/traces"},
+                                       TraceResource{}, &clock_, ExportLimits{.queue_spans = 0});
+    AddDecode();
+    StartRouter();
+  }
+  absl::Status GenerateWith(const std::string& key, int max_tokens) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", "Bearer " + key);
+    return Generate(Request("hello", max_tokens), &context).status;
+  }
+  int64_t spans() const { return tracer_->exporter().dropped(SpanDrop::kQueueFull); }
+
+  const ScratchFolder folder_;
+};
+
+TEST_F(TracedKeysTest, WhoHasNoKeyLeavesNoTrace) {
+  EXPECT_EQ(GenerateWith("other", 1).code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_EQ(spans(), 0);
+  EXPECT_EQ(GenerateWith("abc", kContext + 1).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Eventually([&] { return spans() > 0; })) << "but a refusal does";
 }
 
 class TenantTlsTest : public RouterTest {
