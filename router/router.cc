@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/http/local_host.h"
 #include "common/rpc/protocol_version.h"
+#include "common/rpc/server.h"
 #include "router/openai/http_caller.h"
 #include "router/openai/openai_error.h"
 
@@ -140,6 +142,14 @@ absl::Status Router::StartHttp(HttpServerOptions options) {
   options.allow_origin = [this](const std::string& origin, const std::string& host) {
     return origins_.Allows(origin, host);
   };
+  // There a stranger can only be a page whose name was made to mean this machine.
+  if (!options.tls.enabled() && keys_ == nullptr && IsLoopback(options.host)) {
+    options.refuse_host = [this](const std::string& host) -> std::optional<std::string> {
+      if (IsLocalHostName(host) || Lists(host)) return std::nullopt;
+      return HostRefusal(host,
+                         ", list http://NAME in --http-allow-origins, or demand keys (--api-keys)");
+    };
+  }
   options.admit = [this](const HttpRequest& head, std::optional<size_t> body_bytes) {
     return openai_.Admit(head, body_bytes);
   };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -64,6 +65,8 @@ class Router final {
   std::optional<HttpFacts> http() const;
   // The admin port, whose page may ask over HTTP.
   void SetPagePort(int port) { origins_.SetPagePort(port); }
+  // Whether the pages of a listed origin have that name; the header Host.
+  bool Lists(std::string_view host) const { return origins_.Lists(host); }
   // OK while a healthy decode worker is known and no drain has begun, otherwise the reason.
   absl::Status ready() const;
   // The JSON of the page, with `state` as /readyz has it.

@@ -254,12 +254,14 @@ std::optional<AskedPort> RouterProcess::HttpPort() const {
 }
 
 std::optional<Fatal> RouterProcess::StartAdmin() {
-  auto admin = AdminServer::Start({.host = flags_.server.host,
-                                   .port = flags_.server.admin_port,
-                                   .metrics = [this] { return registry_->Expose(); },
-                                   .ready = [this] { return router_->ready(); },
-                                   .pages = Pages(),
-                                   .pages_ask = HttpPort()});
+  auto admin = AdminServer::Start(
+      {.host = flags_.server.host,
+       .port = flags_.server.admin_port,
+       .metrics = [this] { return registry_->Expose(); },
+       .ready = [this] { return router_->ready(); },
+       .serves_host = [this](const std::string& host) { return router_->Lists(host); },
+       .pages = Pages(),
+       .pages_ask = HttpPort()});
   if (!admin.ok()) {
     return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page",
                    "--admin-port 0 takes any free port");

@@ -12,6 +12,8 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/http/http_server.h"
+#include "common/http/local_host.h"
+#include "common/rpc/server.h"
 
 namespace baton {
 namespace {
@@ -90,6 +92,8 @@ class AdminServer::Impl {
   const HttpServer& http() const { return *http_; }
 
  private:
+  // As HttpServerOptions::refuse_host.
+  std::optional<std::string> RefuseHost(const std::string& host) const;
   void Route(std::shared_ptr<HttpExchange> exchange);
   HttpReply Health() const {
     return Probed(options_.healthy ? options_.healthy() : absl::OkStatus());
@@ -105,18 +109,30 @@ class AdminServer::Impl {
 };
 
 absl::Status AdminServer::Impl::Listen() {
-  BATON_ASSIGN_OR_RETURN(
-      http_,
-      HttpServer::Start({.host = options_.host,
+  HttpServerOptions http{.host = options_.host,
                          .port = options_.port,
                          .port_flag = "--admin-port",
                          .insecure = true,  // it shows nothing that asks for more
                          .threads = 1,
                          .limits = kLimits,
                          .clock = &clock_,
-                         .admit = RefuseWhatDoesNotOnlyRead},
-                        [this](std::shared_ptr<HttpExchange> exchange) { Route(exchange); }));
+                         .admit = RefuseWhatDoesNotOnlyRead};
+  // There a stranger can only be a page whose name was made to mean this machine.
+  if (IsLoopback(options_.host)) {
+    http.refuse_host = [this](const std::string& host) { return RefuseHost(host); };
+  }
+  BATON_ASSIGN_OR_RETURN(
+      http_, HttpServer::Start(std::move(http), [this](std::shared_ptr<HttpExchange> exchange) {
+        Route(exchange);
+      }));
   return absl::OkStatus();
+}
+
+std::optional<std::string> AdminServer::Impl::RefuseHost(const std::string& host) const {
+  if (IsLocalHostName(host)) return std::nullopt;
+  if (!options_.serves_host) return HostRefusal(host, "");
+  if (options_.serves_host(host)) return std::nullopt;
+  return HostRefusal(host, ", or list http://NAME in --http-allow-origins");
 }
 
 void AdminServer::Impl::Route(std::shared_ptr<HttpExchange> exchange) {

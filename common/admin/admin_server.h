@@ -34,6 +34,9 @@ struct AdminOptions {
   std::function<absl::Status()> ready;
   // OK when the process can go on; else the reason why it must be restarted. Without it, always OK.
   std::function<absl::Status()> healthy;
+  // Whether it may be asked by `host` (the header); on loopback, and beside local names. Without it
+  // by none.
+  std::function<bool(const std::string& host)> serves_host = {};
   // Answered with headers that let a browser load nothing from elsewhere, and ask nobody but this
   // server and `pages_ask`.
   std::vector<AdminPage> pages = {};

@@ -70,7 +70,7 @@ void BindHttp(FlagSet* set, RouterFlags* flags) {
   set->Add(With(Valued(CommaListFlag("http-allow-origins", &http->allow_origins), "ORIGIN,..."),
                 group,
                 "pages that may ask from a browser, as https://chat.example.org; * = all. The page "
-                "on the admin port always may"));
+                "on the admin port always may. On loopback their hosts may be asked, too"));
   set->Add(With(
       IntFlag("http-max-connections", &http->max_connections, {.min = 16, .max = 1 << 20}), group,
       "connections at once; beyond them the one closes that has waited longest for a request, "

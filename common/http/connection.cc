@@ -264,6 +264,7 @@ void Connection::OnHeader(bool nothing_behind) {
   keep_alive_ = reader_->keep_alive();
   http_1_0_ = reader_->http_1_0();
   is_head_ = request.method == "HEAD";
+  if (RefusesHost(request)) return;
   const std::string* const origin = request.Find("Origin");
   const std::string* const host = request.Find("Host");
   origin_.clear();

@@ -75,6 +75,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // The server's own answer; with `close` the last on this connection.
   void Answer(HttpReply reply, bool close);
   void AnswerFailure(int status, const std::string& message);
+  bool RefusesHost(const HttpRequest& request);
   bool AnswersPreflight(const HttpRequest& request);
   void WriteHead(ExchangeState::Head head);
   // Takes what the handler has ready, once what was taken before is written.

@@ -1,5 +1,7 @@
 // How a connection answers.
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "boost/asio/post.hpp"
@@ -18,6 +20,14 @@ constexpr size_t kKeptBytes = 4096;
 void Connection::LetGo(std::string* text) {
   text->clear();
   if (text->capacity() > kKeptBytes) text->shrink_to_fit();
+}
+
+bool Connection::RefusesHost(const HttpRequest& request) {
+  const std::string* const host = request.Find("Host");
+  if (host == nullptr || !options_.refuse_host) return false;
+  const std::optional<std::string> why = options_.refuse_host(*host);
+  if (why) Answer(options_.error_reply(403, *why), reader_->has_body());
+  return why.has_value();
 }
 
 bool Connection::AnswersPreflight(const HttpRequest& request) {

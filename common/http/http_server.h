@@ -63,6 +63,9 @@ struct HttpServerOptions {
       admit;
   // Whose request it is, where clients share the room for bodies. Null: that of its address.
   std::function<std::string(const HttpRequest& head)> client_of;
+  // Why a request is refused (403) that asks for `host` (the header); nothing: it is not. Null:
+  // none is.
+  std::function<std::optional<std::string>(const std::string& host)> refuse_host;
   // Whether pages of `origin` may read answers, from which `host` (the header) was asked. Null:
   // none may. Preflights are answered by the server.
   std::function<bool(const std::string& origin, const std::string& host)> allow_origin;

@@ -17,6 +17,8 @@ class OriginRules final {
   void SetPagePort(int port) { page_port_ = port; }
   // `origin` is the page's, as browsers send it; `host` is what was asked, name and port.
   bool Allows(std::string_view origin, std::string_view host) const;
+  // Whether a listed page has that name, or any may ask: then it may also ask under its own name.
+  bool Lists(std::string_view host) const;
 
  private:
   const std::vector<std::string> listed_;

@@ -108,5 +108,5 @@ class Raw:
 def head(path, body_bytes=None, *lines):
     """The header of a POST."""
     length = () if body_bytes is None else (f"Content-Length: {body_bytes}",)
-    return "\r\n".join((f"POST {path} HTTP/1.1", "Host: test", "Content-Type: application/json",
+    return "\r\n".join((f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json",
                         *length, *lines, "", "")).encode()

@@ -57,7 +57,7 @@ class GatheredTest : public RouterTest {
     const int port = std::stoi(address.substr(address.rfind(':') + 1));
     auto client = std::make_unique<RawHttp>(port, receive_buffer);
     EXPECT_TRUE(
-        client->Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+        client->Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                      "Connection: close\r\nContent-Type: application/json\r\nContent-Length: " +
                      std::to_string(body.size()) + "\r\n\r\n" + body));
     return client;

@@ -37,7 +37,7 @@ class OpenAiTest : public RouterTest {
   }
   static std::string Bytes(const std::string& path, const Json& body) {
     const std::string text = body.dump();
-    return "POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" +
+    return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
            "Content-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text;
   }
 
@@ -307,7 +307,7 @@ TEST_F(OpenAiTest, BodiesThatNobodyReadsAreNotTaken) {
   StartWithHttp();
   for (const char* body : {"Content-Length: 9", "Transfer-Encoding: chunked"}) {
     RawHttp client(port_);
-    client.Send(std::string("GET /health HTTP/1.1\r\nHost: x\r\n") + body + "\r\n\r\n");
+    client.Send(std::string("GET /health HTTP/1.1\r\nHost: localhost\r\n") + body + "\r\n\r\n");
     EXPECT_THAT(client.ReadTo("\r\n\r\n"), HasSubstr(" 413 ")) << body;
   }
 }
@@ -324,7 +324,7 @@ TEST_F(OpenAiTest, TheBodiesOfOneTenantDoNotKeepOutThoseOfAnother) {
     body.resize(bytes, ' ');
     body.pop_back();
     client->Send(
-        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         "baton-tenant: " +
         tenant + "\r\nContent-Length: " + std::to_string(bytes) + "\r\n\r\n" + body);
   };

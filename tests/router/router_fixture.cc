@@ -86,6 +86,7 @@ std::unique_ptr<Router> RouterTest::MakeRouter(MetricsRegistry* metrics,
   parts.options = options_;
   parts.server = server_options_;
   parts.http = http_options_;
+  parts.http_origins = http_origins_;
   parts.keys = std::move(keys_);
   parts.tracer = tracer_.get();
   for (const auto& worker : decode_) parts.options.decode_workers.push_back(worker->address());

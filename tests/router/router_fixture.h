@@ -75,6 +75,7 @@ class RouterTest : public ::testing::Test {
   RouterOptions options_;
   RpcServerOptions server_options_;
   std::optional<HttpServerOptions> http_options_;   // empty: no HTTP port
+  std::vector<std::string> http_origins_;           // as Router::Parts has it
   std::function<void(ServedModel*)> change_model_;  // before the router starts with it
   base::SteadyClock clock_;
   FakeCluster cluster_;

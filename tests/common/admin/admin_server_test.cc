@@ -64,7 +64,7 @@ TEST(AdminServer, RefusesWhatDoesNotOnlyRead) {
   EXPECT_EQ(post->get_header_value("Allow"), "GET, HEAD");
   // Nobody has to wait for bytes that nobody wants.
   RawHttp body((*server)->port());
-  body.Send("GET /metrics HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n");
+  body.Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n");
   EXPECT_THAT(body.ReadTo("\r\n\r\n"), StartsWith("HTTP/1.1 413 "));
 }
 
@@ -108,6 +108,7 @@ TEST(AdminServer, GivesThePortBackWhenDestroyed) {
 // The policy of a page that a browser found under `host`.
 std::string PolicyUnder(const std::string& host, std::optional<AskedPort> asked) {
   AdminOptions options = Options();
+  options.host = "0.0.0.0";
   options.pages = {{"/", "text/html", [] { return std::string("<p>"); }}};
   options.pages_ask = std::move(asked);
   const auto server = AdminServer::Start(std::move(options));
@@ -130,6 +131,20 @@ TEST(AdminServer, AHostCannotAddToThePolicy) {
   for (const char* host : {"a;script-src *", "a b", "*", "[", "[*]", "'self'", ""}) {
     EXPECT_THAT(PolicyUnder(host, port), HasSubstr("connect-src 'self';")) << host;
   }
+}
+
+TEST(AdminServer, OnLoopbackOnlyLocalNamesAreAnswered) {
+  AdminOptions options = Options();
+  options.serves_host = [](const std::string& host) { return host == "baton.example.org"; };
+  const auto server = AdminServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok()) << server.status();
+  httplib::Client client("127.0.0.1", (*server)->port());
+  for (const char* host : {"localhost:8080", "127.0.0.1", "baton.example.org"}) {
+    EXPECT_EQ(client.Get("/metrics", {{"Host", host}})->status, 200) << host;
+  }
+  const auto refused = client.Get("/metrics", {{"Host", "evil.example"}});
+  EXPECT_EQ(refused->status, 403);
+  EXPECT_THAT(refused->body, HasSubstr("'evil.example'"));
 }
 
 // Connections that stay open and idle after an answer.
@@ -178,7 +193,7 @@ TEST(AdminServer, SlowScrapesDelayNoProbe) {
   std::vector<std::unique_ptr<RawHttp>> scrapers;
   for (size_t i = 0; i < 2 * AdminServer::kMaxConnections; ++i) {
     scrapers.push_back(std::make_unique<RawHttp>((*server)->port()));
-    scrapers.back()->Send("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n");
+    scrapers.back()->Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     if (i % 16 == 0) {
       EXPECT_EQ(HealthOf(**server), 200) << i << " scrapes";
     }
@@ -196,7 +211,7 @@ TEST(AdminServer, AHeaderWithoutEndIsRefused) {
   const auto server = AdminServer::Start(Options());
   ASSERT_TRUE(server.ok());
   RawHttp client((*server)->port());
-  client.Send("GET /healthz HTTP/1.1\r\nHost: h\r\n");
+  client.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n");
   for (int i = 0; i < 16; ++i) client.Send("X: " + std::string(8000, 'a') + "\r\n");
   EXPECT_THAT(client.ReadTo("\r\n\r\n"), StartsWith("HTTP/1.1 431 "));
 }
@@ -237,7 +252,7 @@ TEST(AdminServer, AnswersThatAreUnderWayAreGivenBeforeTheEnd) {
   auto server = AdminServer::Start(std::move(options));
   ASSERT_TRUE(server.ok());
   RawHttp client((*server)->port());
-  client.Send("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n");
+  client.Send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(Eventually([&] { return asked.load(); }));
   const int port = (*server)->port();
   std::thread ends([&] { server->reset(); });

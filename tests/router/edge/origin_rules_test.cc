@@ -27,5 +27,15 @@ TEST(OriginRules, ListedPagesMayAsk) {
   EXPECT_TRUE(OriginRules({"*"}).Allows("https://anybody", "api"));
 }
 
+TEST(OriginRules, TheHostOfAListedPageIsListed) {
+  const OriginRules rules({"https://chat.example.org:8443", "http://[fd00::1]"});
+  EXPECT_TRUE(rules.Lists("CHAT.example.org:8000"));
+  EXPECT_TRUE(rules.Lists("[fd00::1]:8000"));
+  EXPECT_FALSE(rules.Lists("example.org"));
+  EXPECT_FALSE(rules.Lists("chat.example.org.evil"));
+  EXPECT_FALSE(OriginRules({}).Lists(""));
+  EXPECT_TRUE(OriginRules({"*"}).Lists("anybody"));
+}
+
 }  // namespace
 }  // namespace baton
