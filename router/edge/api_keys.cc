@@ -162,8 +162,10 @@ void ApiKeyFile::Look() {
     return;
   }
   complaint_.clear();
+  const bool seen_before = seen_ == *read;
+  seen_ = *read;
   base::MutexLock lock(&mutex_);
-  if (*read == *keys_) return;
+  if (*read == *keys_ || !seen_before) return;
   keys_ = std::make_shared<const ApiKeys>(*std::move(read));
   spdlog::info("{} API keys are in use: {}", keys_->size(), path_);
 }

@@ -40,13 +40,14 @@ class ApiKeys final {
   std::vector<Entry> entries_;
 };
 
-// The keys in a file, which is looked at every `reload_every`. Content that cannot serve is logged,
-// and the keys read before stay in use. Thread-safe.
+// The keys in a file, which is looked at every `reload_every`. What two looks have seen alike is
+// taken: a file that is written in place is read half at times, and half a key is a key. Content
+// that cannot serve is logged, and the keys read before stay in use. Thread-safe.
 class ApiKeyFile final {
  public:
   // INVALID_ARGUMENT when the file cannot be read or used.
   static absl::StatusOr<std::unique_ptr<ApiKeyFile>> Open(
-      std::string path, std::chrono::milliseconds reload_every = std::chrono::seconds(2));
+      std::string path, std::chrono::milliseconds reload_every = std::chrono::seconds(1));
   ~ApiKeyFile();
   ApiKeyFile(const ApiKeyFile&) = delete;
   ApiKeyFile& operator=(const ApiKeyFile&) = delete;
@@ -56,13 +57,15 @@ class ApiKeyFile final {
   absl::StatusOr<std::string> NameOf(const std::vector<std::string>& authorization) const;
   int64_t refusals() const { return refusals_; }
 
+  // What its thread does time and again; not beside it.
+  void Look();
+
  private:
   ApiKeyFile(std::string path, std::chrono::milliseconds reload_every)
       : path_(std::move(path)), reload_every_(reload_every) {}
   absl::StatusOr<ApiKeys> Read() const;
   bool MayChange() const;
   void Watch();
-  void Look();
 
   const std::string path_;
   const std::chrono::milliseconds reload_every_;
@@ -71,7 +74,8 @@ class ApiKeyFile final {
   base::CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<const ApiKeys> keys_ ABSL_GUARDED_BY(mutex_);
-  std::string complaint_;  // that was logged last; the watching thread's
+  std::optional<ApiKeys> seen_;  // at the last look; the watching thread's, as the next
+  std::string complaint_;        // that was logged last
   std::thread thread_;
 };
 

@@ -100,6 +100,21 @@ TEST_F(ApiKeyFileTest, TakesNewKeysAndKeepsTheLastGoodOnes) {
   }));
 }
 
+TEST_F(ApiKeyFileTest, HalfAFileIsNotTaken) {
+  Write("red:abc\n");
+  const auto keys = ApiKeyFile::Open(folder_ / "keys", std::chrono::hours(1));
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  Write("red:abc\nblue:sec");  // by somebody who writes slowly
+  (*keys)->Look();
+  EXPECT_FALSE((*keys)->NameOf({"Bearer sec"}).ok());
+  Write("red:abc\nblue:secret\n");
+  (*keys)->Look();
+  EXPECT_FALSE((*keys)->NameOf({"Bearer sec"}).ok());
+  (*keys)->Look();
+  EXPECT_FALSE((*keys)->NameOf({"Bearer sec"}).ok());
+  EXPECT_TRUE((*keys)->NameOf({"Bearer secret"}).ok());
+}
+
 TEST_F(ApiKeyFileTest, APipeIsReadOnceAndHoldsNobodyUp) {
   ASSERT_EQ(mkfifo((folder_ / "keys").c_str(), 0600), 0);
   std::thread writer([this] { std::ofstream(folder_ / "keys") << "red:abc\n"; });
