@@ -127,9 +127,6 @@ RequestReader::Progress RequestReader::OnHeader() {
   header_done_ = true;
   auto& beast = parser_->beast;
   const auto& message = beast.get();
-  if (message.version() != 11 && message.version() != 10) {
-    return Fail(505, "the version of HTTP is not known here; send HTTP/1.1");
-  }
   request_.method = std::string(View(message.method_string()));
   int hosts = 0;
   request_.headers.reserve(static_cast<size_t>(std::distance(message.begin(), message.end())));

@@ -172,6 +172,8 @@ TEST(RequestReader, RefusesWhatIsNoRequest) {
   EXPECT_EQ(StatusOf("\x16\x03\x01\x02\r\n\r\n"), 400);
   EXPECT_EQ(StatusOf("GET / HTTP/1.1\nHost: h\n\n\r\n\r\n"), 400);
   EXPECT_EQ(StatusOf("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 400);
+  EXPECT_EQ(StatusOf("GET / HTTP/1.2\r\nHost: h\r\n\r\n"), 400);
+  EXPECT_EQ(StatusOf("GET / HTTP/0.9\r\nHost: h\r\n\r\n"), 400);
   EXPECT_EQ(StatusOf("GET nothing HTTP/1.1\r\nHost: h\r\n\r\n"), 400);
   EXPECT_EQ(StatusOf("GET / HTTP/1.1\r\nExpect: me\r\nHost: h\r\n\r\n"), 417);
   EXPECT_EQ(StatusOf("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
