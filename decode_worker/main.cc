@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/config/bind.h"
+#include "common/config/standard_files.h"
 #include "common/transport/grpc_stream.h"
 #include "common/worker/handoff.h"
 #include "common/worker/worker_process.h"
@@ -60,6 +61,7 @@ absl::StatusOr<std::unique_ptr<baton::RoleServices>> MakeServices(baton::WorkerC
 }  // namespace
 
 int main(int argc, char** argv) {
+  baton::OpenStandardFiles();
   baton::WorkerFlags flags = baton::DefaultDecodeFlags();
   baton::FlagSet set("baton-decode", "decode",
                      "Decode worker: takes KV caches from prefill workers and generates; with "

@@ -1,8 +1,10 @@
 #include "common/config/bind.h"
+#include "common/config/standard_files.h"
 #include "common/worker/worker_process.h"
 #include "prefill_worker/prefill_role.h"
 
 int main(int argc, char** argv) {
+  baton::OpenStandardFiles();
   baton::WorkerFlags flags = baton::DefaultPrefillFlags();
   baton::FlagSet set("baton-prefill", "prefill",
                      "Prefill worker: computes prompts and hands their KV caches to decode "

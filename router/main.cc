@@ -1,9 +1,11 @@
 #include "common/config/bind.h"
 #include "common/config/flag_set.h"
 #include "common/config/options.h"
+#include "common/config/standard_files.h"
 #include "router/router_process.h"
 
 int main(int argc, char** argv) {
+  baton::OpenStandardFiles();
   baton::RouterFlags flags;
   baton::FlagSet set("baton-router", "router",
                      "Router: takes requests, sends them to prefill and decode workers, streams "

@@ -67,6 +67,8 @@ check where it runs, from its folder. What is in them is not looked at.
 
 The last line of a command that ends with 2 to 5 says what is wrong, why, and what to try. With 2 there is such a line for
 each error, up to ten, those of the file with its name and line.
+
+Input and outputs that are closed when a command or server starts (`<&-`, `>&-`, `2>&-`) are as `/dev/null`.
 )";
 
 // One command, and the default that the flag has there.

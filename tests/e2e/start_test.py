@@ -138,6 +138,21 @@ class StartTest(unittest.TestCase):
             self.assertIn(word, warnings[0])
         self.assertEqual(service.terminate(), 0, service.tail())
 
+    def test_what_is_printed_without_standard_files_goes_into_no_other_file(self):
+        worker = [DEMO_MODEL, "--port", "0", "--admin-port", "0", "--kv-cache-memory", "16MiB"]
+        for program, *arguments in (["baton", "serve", DEMO_MODEL, *SMALL, "--eos-log", "off"],
+                                    ["baton-router", *worker[:5], "--decode-workers", "127.0.0.1:1"],
+                                    ["baton-prefill", *worker], ["baton-decode", *worker]):
+            closing = ["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', BIN / program, *arguments]
+            process = Process(program, closing, self.folder)
+            self.addCleanup(process.kill)
+            files = pathlib.Path(f"/proc/{process.pid}/fd")
+            wait_until(lambda: program in os.readlink(f"/proc/{process.pid}/exe") and (files / "3").is_symlink(),
+                       f"a file that {program} opens")
+            for number in "012":
+                self.assertEqual(os.readlink(files / number), "/dev/null", program)
+            process.kill()
+
     def test_two_services_never_write_one_log(self):
         first = self.start("first")
         self.assertTrue((self.folder / "eos_probabilities.jsonl").is_file())
