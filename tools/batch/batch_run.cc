@@ -94,9 +94,8 @@ const InputLine* BatchRun::Peek() const {
 
 bool BatchRun::MaySend() const {
   const InputLine* const line = Peek();
-  const size_t under_way = sent_.size() - free_.size();
-  return line != nullptr && !free_.empty() && window_.May(under_way, clock_.Now()) &&
-         (under_way == 0 || bytes_under_way_ + line->bytes <= kMaxBytesUnderWay);
+  return line != nullptr && !free_.empty() && window_.May(under_way(), clock_.Now()) &&
+         (under_way() == 0 || bytes_under_way_ + line->bytes <= kMaxBytesUnderWay);
 }
 
 absl::Status BatchRun::FillSlots() {
@@ -127,7 +126,7 @@ absl::Status BatchRun::SendNext() {
   const size_t slot = free_.back();
   free_.pop_back();
   bytes_under_way_ += waiting.line.bytes;
-  sent_[slot] = {.waiting = waiting, .custom_id = std::move(parsed.custom_id)};
+  sent_[slot] = {.waiting = waiting, .custom_id = std::move(parsed.custom_id), .at = clock_.Now()};
   sender_->Send(slot, parsed.url, parsed.body.dump());
   return absl::OkStatus();
 }
@@ -147,6 +146,7 @@ absl::Status BatchRun::Take(BatchSender::Arrival arrival) {
   const HttpAnswer& answer = arrival.answer;
   if (answer.aborted) return absl::OkStatus();
   const base::Instant now = clock_.Now();
+  window_.OnEnded(now, sent.at);
   switch (VerdictOf(answer)) {
     case Verdict::kFinal:
       window_.OnAnswer();
@@ -172,7 +172,7 @@ absl::Status BatchRun::Take(BatchSender::Arrival arrival) {
 }
 
 absl::Status BatchRun::TakeRefused(Sent sent, HttpAnswer answer) {
-  const size_t others = sent_.size() - free_.size();
+  const size_t others = under_way();
   window_.OnRefused(clock_.Now(), others, answer.retry_after);
   progress_.trouble = Describe(answer);
   Waiting& waiting = sent.waiting;
@@ -190,7 +190,7 @@ absl::Status BatchRun::TakeRefused(Sent sent, HttpAnswer answer) {
 absl::StatusOr<bool> BatchRun::EndRefused() {
   const bool all = std::ranges::all_of(
       again_, [](const Waiting& waiting) { return waiting.refused != nullptr; });
-  const bool only = next_ == lines_.size() && free_.size() == sent_.size();
+  const bool only = next_ == lines_.size() && under_way() == 0;
   if (!all || !only || again_.empty()) return false;
   for (const Waiting& waiting : std::exchange(again_, {})) {
     const Refused& refused = *waiting.refused;
@@ -251,7 +251,7 @@ void BatchRun::UpdateProgress() {
   progress_.elapsed_s = base::Seconds(clock_.Now() - started_);
   progress_.done = journal_->done();
   progress_.failed = journal_->failed();
-  progress_.under_way = static_cast<int64_t>(sent_.size() - free_.size());
+  progress_.under_way = static_cast<int64_t>(under_way());
 }
 
 absl::Status BatchRun::Tick() {
@@ -259,7 +259,7 @@ absl::Status BatchRun::Tick() {
   UpdateProgress();
   view_->Show(progress_);
   BATON_RETURN_IF_ERROR(options_.look());
-  if (window_.LostPatience(now)) {
+  if (window_.LostPatience(now, under_way())) {
     BATON_ASSIGN_OR_RETURN(const bool ended, EndRefused());
     if (ended) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat("the service has taken no line for ",

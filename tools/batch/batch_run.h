@@ -59,6 +59,7 @@ class BatchRun final {
   struct Sent {
     Waiting waiting;
     std::string custom_id;
+    base::Instant at{};  // when it was sent
   };
   struct Refused {
     std::string custom_id;
@@ -68,6 +69,7 @@ class BatchRun final {
   // Whether a line goes next that was never sent, and not one of those that are sent again.
   bool NextIsNew() const;
   bool MaySend() const;
+  size_t under_way() const { return sent_.size() - free_.size(); }
   absl::Status FillSlots();
   absl::Status SendNext();
   absl::Status TakeArrivals(base::Instant deadline);

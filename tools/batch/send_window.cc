@@ -28,6 +28,10 @@ void SendWindow::OnAway(base::Instant now) {
   Pause(now, std::nullopt);
 }
 
+void SendWindow::OnEnded(base::Instant now, base::Instant sent) {
+  if (trouble_since_ && now - sent > patience_) trouble_since_ = now;
+}
+
 void SendWindow::OnTooSlow() { now_ = std::max<size_t>(1, now_ / 2); }
 
 void SendWindow::Pause(base::Instant now, std::optional<base::Duration> wanted) {

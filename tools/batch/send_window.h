@@ -11,8 +11,8 @@ namespace baton::batch {
 // full, one at a time where nobody answers, more with each answer. Not thread-safe.
 class SendWindow final {
  public:
-  // `most` at once. `patience` is how long it may go on without an answer while the service refuses
-  // or is away.
+  // `most` at once. `patience` is how long it may go on while the service refuses or is away, and
+  // has nothing under way that it took.
   SendWindow(size_t most, base::Duration patience) : most_(most), patience_(patience), now_(most) {}
 
   bool May(size_t under_way, base::Instant now) const {
@@ -26,11 +26,15 @@ class SendWindow final {
   // `under_way` are those that it did not refuse; `retry_after` is when it wants to be asked again.
   void OnRefused(base::Instant now, size_t under_way, std::optional<base::Duration> retry_after);
   void OnAway(base::Instant now);
+  // A line that was sent at `sent` is under way no more. Where that took longer than the patience
+  // lasts, the service had taken it, and the patience begins anew.
+  void OnEnded(base::Instant now, base::Instant sent);
   // A request took longer than it may, so there were too many.
   void OnTooSlow();
 
-  bool LostPatience(base::Instant now) const {
-    return trouble_since_ && now - *trouble_since_ > patience_;
+  // What is under way may be computed still, and its answer would end the trouble.
+  bool LostPatience(base::Instant now, size_t under_way) const {
+    return under_way == 0 && trouble_since_ && now - *trouble_since_ > patience_;
   }
 
  private:

@@ -257,6 +257,23 @@ TEST_F(BatchCommand, PatienceHasAnEnd) {
   EXPECT_EQ(Content("out"), "");
 }
 
+TEST_F(BatchCommand, LinesThatAreComputedAreWaitedForLongerThanThePatience) {
+  Write("in", RequestLine("a") + RequestLine("b"));
+  std::atomic<bool> refused = false;
+  handler_ = [&](const httplib::Request&, httplib::Response& response) {
+    if (!refused.exchange(true)) {
+      Answer(response, R"({"error":{"message":"full"}})", 429);
+      return;
+    }
+    // Longer than the patience, which is over while this is computed.
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    Answer(response);
+  };
+  const ToolRun run = Run({"--patience", "100ms"});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_EQ(Answers().size(), 2u);
+}
+
 TEST_F(BatchCommand, NothingIsSentForWhatIsTypedWrong) {
   Write("in", RequestLine("a"));
   Write("twice", RequestLine("a") + RequestLine("a"));

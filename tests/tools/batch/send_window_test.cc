@@ -58,12 +58,31 @@ TEST(SendWindow, WhereNobodyIsOneGoesAheadAfterEverLongerPauses) {
 
 TEST(SendWindow, PatienceEndsWithoutAnAnswerOnly) {
   SendWindow window(8, seconds(60));
-  EXPECT_FALSE(window.LostPatience(kStart + seconds(600)));  // slow is not away
+  EXPECT_FALSE(window.LostPatience(kStart + seconds(600), 0));  // slow is not away
   window.OnAway(kStart);
-  EXPECT_FALSE(window.LostPatience(kStart + seconds(60)));
-  EXPECT_TRUE(window.LostPatience(kStart + seconds(61)));
+  EXPECT_FALSE(window.LostPatience(kStart + seconds(60), 0));
+  EXPECT_TRUE(window.LostPatience(kStart + seconds(61), 0));
   window.OnAnswer();
-  EXPECT_FALSE(window.LostPatience(kStart + seconds(61)));
+  EXPECT_FALSE(window.LostPatience(kStart + seconds(61), 0));
+}
+
+TEST(SendWindow, WhatIsUnderWayIsWaitedFor) {
+  SendWindow window(8, seconds(60));
+  window.OnRefused(kStart, 3, std::nullopt);
+  EXPECT_FALSE(window.LostPatience(kStart + seconds(600), 1));
+  // It was computed until now, in vain.
+  window.OnEnded(kStart + seconds(600), kStart);
+  EXPECT_FALSE(window.LostPatience(kStart + seconds(660), 0));
+  EXPECT_TRUE(window.LostPatience(kStart + seconds(661), 0));
+}
+
+TEST(SendWindow, AttemptsThatFailSoonDoNotProlongThePatience) {
+  SendWindow window(8, seconds(60));
+  for (base::Instant now = kStart; now <= kStart + seconds(60); now += seconds(10)) {
+    window.OnEnded(now, now - seconds(9));
+    window.OnAway(now);
+  }
+  EXPECT_TRUE(window.LostPatience(kStart + seconds(61), 0));
 }
 
 TEST(SendWindow, WhatTakesTooLongHalvesIt) {
