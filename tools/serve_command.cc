@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/config/exit_code.h"
+#include "common/config/http_url.h"
 #include "common/rpc/own_certificate.h"
 #include "httplib.h"
 #include "nlohmann/json.hpp"
@@ -123,7 +124,8 @@ absl::StatusOr<PlannedRouter> PlanRouter(const FlagSet& set, const ServeFlags& f
 }
 
 bool AnswersReady(const std::string& admin_address) {
-  httplib::Client client("http://" + admin_address);
+  const HttpServer admin = ServerOf("http://" + admin_address);
+  httplib::Client client(admin.host, admin.port);
   client.set_connection_timeout(std::chrono::milliseconds(200));
   client.set_read_timeout(std::chrono::seconds(1));
   const auto response = client.Get("/readyz");

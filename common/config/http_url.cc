@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/numbers.h"
@@ -24,15 +25,25 @@ bool IsBracketed(std::string_view host) {
          host.find_first_not_of("0123456789abcdefABCDEF:.", 1) == host.size() - 1;
 }
 
-bool IsAuthority(std::string_view text) {
+struct Authority {
+  std::string_view host;
+  std::optional<std::string_view> port;
+};
+
+Authority Divided(std::string_view text) {
   const size_t bracket = text.rfind(']');
   const size_t colon = text.rfind(':');
   const bool has_port =
       colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
-  const std::string_view host = text.substr(0, has_port ? colon : text.size());
-  if (!IsHostName(host) && !IsBracketed(host)) return false;
-  if (!has_port) return true;
-  const auto port = ParseNumber<int32_t>(std::string(text.substr(colon + 1)));
+  if (!has_port) return {.host = text, .port = {}};
+  return {.host = text.substr(0, colon), .port = text.substr(colon + 1)};
+}
+
+bool IsAuthority(std::string_view text) {
+  const Authority parts = Divided(text);
+  if (!IsHostName(parts.host) && !IsBracketed(parts.host)) return false;
+  if (!parts.port) return true;
+  const auto port = ParseNumber<int32_t>(std::string(*parts.port));
   return port && *port >= 1 && *port <= kLastPort;
 }
 
@@ -55,6 +66,18 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view url) {
   if (!plain || !IsAuthority(url.substr(scheme + 3, slash - scheme - 3))) return wrong();
   return HttpUrl{.origin = std::string(url.substr(0, slash)),
                  .path = path == "/" ? "" : std::string(path)};
+}
+
+HttpServer ServerOf(std::string_view origin) {
+  constexpr int kHttpPort = 80;
+  constexpr int kHttpsPort = 443;
+  const bool tls = origin.starts_with("https:");
+  Authority parts = Divided(origin.substr(origin.find("://") + 3));
+  if (IsBracketed(parts.host)) parts.host = parts.host.substr(1, parts.host.size() - 2);
+  const auto port = parts.port ? ParseNumber<int>(std::string(*parts.port)) : std::nullopt;
+  return {.tls = tls,
+          .host = std::string(parts.host),
+          .port = port.value_or(tls ? kHttpsPort : kHttpPort)};
 }
 
 }  // namespace baton

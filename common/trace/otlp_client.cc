@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
+#include "common/config/http_url.h"
 #include "httplib.h"
 #include "nlohmann/json.hpp"
 
@@ -77,6 +78,11 @@ class Lateness final {
   std::thread thread_;
 };
 
+std::unique_ptr<httplib::ClientImpl> ClientOf(const HttpServer& server) {
+  if (server.tls) return std::make_unique<httplib::SSLClient>(server.host, server.port);
+  return std::make_unique<httplib::ClientImpl>(server.host, server.port);
+}
+
 }  // namespace
 
 OtlpReply JudgeAnswer(int status, const std::string& retry_after, const std::string& body) {
@@ -98,8 +104,12 @@ OtlpReply JudgeAnswer(int status, const std::string& retry_after, const std::str
 }
 
 struct OtlpClient::Connection {
-  explicit Connection(const std::string& origin) : http(origin) { http.set_keep_alive(true); }
-  httplib::Client http;
+  explicit Connection(const std::string& origin)
+      : authority(origin.substr(origin.find("://") + 3)), http(ClientOf(ServerOf(origin))) {
+    http->set_keep_alive(true);
+  }
+  const std::string authority;  // "[fd00::2]:4318"; the library would leave out the brackets
+  const std::unique_ptr<httplib::ClientImpl> http;
 };
 
 OtlpClient::OtlpClient(OtlpTarget target)
@@ -107,10 +117,10 @@ OtlpClient::OtlpClient(OtlpTarget target)
 
 OtlpClient::~OtlpClient() = default;
 
-void OtlpClient::Break() { connection_->http.stop(); }
+void OtlpClient::Break() { connection_->http->stop(); }
 
 OtlpReply OtlpClient::Post(const std::string& body, base::Duration within) {
-  httplib::Client& http = connection_->http;
+  httplib::ClientImpl& http = *connection_->http;
   const auto limit = std::chrono::duration_cast<std::chrono::microseconds>(within);
   http.set_connection_timeout(limit);
   http.set_write_timeout(limit);
@@ -118,7 +128,7 @@ OtlpReply OtlpClient::Post(const std::string& body, base::Duration within) {
   httplib::Request request;
   request.method = "POST";
   request.path = target_.path;
-  request.headers = {{"Content-Type", "application/json"}};
+  request.headers = {{"Host", connection_->authority}, {"Content-Type", "application/json"}};
   request.body = body;
   std::string answer;
   request.content_receiver = [&answer, until = std::chrono::steady_clock::now() + within](

@@ -138,6 +138,11 @@ class StartTest(unittest.TestCase):
             self.assertIn(word, warnings[0])
         self.assertEqual(service.terminate(), 0, service.tail())
 
+    def test_an_ipv6_address_that_has_letters_is_found_ready(self):
+        service = self.start("serve", "--host", "::ffff:7f00:1", "--insecure", "--eos-log", "off")
+        self.assertIn("ffff", service.ready["admin"])
+        self.assertEqual(service.terminate(), 0, service.tail())
+
     def test_what_is_printed_without_standard_files_goes_into_no_other_file(self):
         worker = [DEMO_MODEL, "--port", "0", "--admin-port", "0", "--kv-cache-memory", "16MiB"]
         for program, *arguments in (["baton", "serve", DEMO_MODEL, *SMALL, "--eos-log", "off"],

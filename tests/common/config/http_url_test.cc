@@ -19,6 +19,19 @@ TEST(ParseHttpUrl, IsAnOriginAndAPath) {
   EXPECT_EQ(parts("http://[fe80::1]/x"), "http://[fe80::1] /x");
 }
 
+TEST(ServerOf, IsWhomTheOriginNames) {
+  const auto parts = [](const char* origin) {
+    const HttpServer server = ServerOf(origin);
+    return (server.tls ? "tls " : "") + server.host + " " + std::to_string(server.port);
+  };
+  EXPECT_EQ(parts("http://collector:4318"), "collector 4318");
+  EXPECT_EQ(parts("http://collector"), "collector 80");
+  EXPECT_EQ(parts("https://otlp.example.org"), "tls otlp.example.org 443");
+  EXPECT_EQ(parts("https://127.0.0.1:1"), "tls 127.0.0.1 1");
+  EXPECT_EQ(parts("http://[fd00::2]:4318"), "fd00::2 4318");
+  EXPECT_EQ(parts("http://[::1]"), "::1 80");
+}
+
 TEST(ParseHttpUrl, AnythingElseIsRefusedWithWhatWasFound) {
   for (const char* wrong : {"",
                             "collector:4318",

@@ -38,6 +38,7 @@ class Collector final {
                      post = ++posts_;
                      bodies_.push_back(request.body);
                      type_ = request.get_header_value("Content-Type");
+                     host_ = request.get_header_value("Host");
                      changed_.NotifyAll();
                    }
                    response.status = 200;
@@ -52,7 +53,9 @@ class Collector final {
     thread_.join();
   }
 
-  OtlpTarget target() const { return {"http://127.0.0.1:" + std::to_string(port_), "/v1/traces"}; }
+  OtlpTarget target(const std::string& host = "127.0.0.1") const {
+    return {"http://" + host + ":" + std::to_string(port_), "/v1/traces"};
+  }
 
   void WaitForPosts(int count) {
     base::MutexLock lock(&mutex_);
@@ -66,6 +69,10 @@ class Collector final {
     base::MutexLock lock(&mutex_);
     return type_;
   }
+  std::string host() {
+    base::MutexLock lock(&mutex_);
+    return host_;
+  }
 
  private:
   const Answer answer_;
@@ -77,6 +84,7 @@ class Collector final {
   int posts_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> bodies_ ABSL_GUARDED_BY(mutex_);
   std::string type_ ABSL_GUARDED_BY(mutex_);
+  std::string host_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::unique_ptr<SpanTree> Tree(const std::string& name, int spans = 1) {
@@ -102,6 +110,15 @@ std::vector<std::string> NamesIn(const std::string& body) {
     names.push_back(span["name"]);
   }
   return names;
+}
+
+TEST(SpanExporter, ReachesAnIpv6AddressThatHasLetters) {
+  Collector collector;
+  const OtlpTarget target = collector.target("[::ffff:127.0.0.1]");
+  SpanExporter exporter(target, {}, Quick());
+  exporter.Submit(Tree("a"));
+  collector.WaitForPosts(1);
+  EXPECT_EQ("http://" + collector.host(), target.origin);
 }
 
 TEST(SpanExporter, PostsWhatItWasGivenAsJson) {
