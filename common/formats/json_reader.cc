@@ -9,38 +9,25 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/formats/mapped_file.h"
+#include "common/formats/shallow_json.h"
 
 namespace baton {
 namespace {
 
 constexpr uintmax_t kMaxFileBytes = 16 << 20;
 constexpr size_t kMaxShownBytes = 80;
-constexpr int kMaxDepth = 100;
 
 std::string Shown(const nlohmann::json* value) {
-  if (value == nullptr) return "nothing";
-  std::string text = value->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "…";
-  return text;
+  return value == nullptr ? "nothing" : ShownJson(*value);
 }
 
 }  // namespace
 
 absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text, const std::string& where) {
-  bool too_deep = false;
-  // What lies deeper is not kept, so that it takes no memory either.
-  const auto shallow = [&too_deep](int around, nlohmann::json::parse_event_t event,
-                                   const nlohmann::json&) {
-    using Event = nlohmann::json::parse_event_t;
-    const bool opens = event == Event::object_start || event == Event::array_start;
-    const bool beyond = opens && around >= kMaxDepth;
-    too_deep |= beyond;
-    return !beyond;
-  };
-  nlohmann::json json = nlohmann::json::parse(text, shallow, /*allow_exceptions=*/false);
+  auto [json, too_deep] = ParseShallow(text);
   if (too_deep) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, " nests more than ", kMaxDepth,
+        absl::StrCat(where, " nests more than ", kMaxJsonDepth,
                      " levels, which no such file needs; download it again"));
   }
   if (json.is_discarded()) {
@@ -50,7 +37,24 @@ absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text, const std:
     return absl::InvalidArgumentError(
         absl::StrCat(where, " holds a JSON ", json.type_name(), "; expected an object"));
   }
-  return json;
+  return std::move(json);
+}
+
+absl::StatusOr<nlohmann::json> ParseJsonObjectLine(std::string_view line) {
+  auto [json, too_deep] = ParseShallow(line);
+  if (too_deep) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("JSON that nests more than ", kMaxJsonDepth, " levels"));
+  }
+  if (line.find('\0') != std::string_view::npos) return absl::InvalidArgumentError("a byte 0");
+  if (!json.is_object()) return absl::InvalidArgumentError("no JSON object");
+  return std::move(json);
+}
+
+std::string ShownJson(const nlohmann::json& value) {
+  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  if (text.size() > kMaxShownBytes) text = text.substr(0, kMaxShownBytes) + "…";
+  return text;
 }
 
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path) {

@@ -17,6 +17,13 @@ namespace baton {
 // for what nests more than 100 levels: code that copies or prints a value goes as deep as it does.
 absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text, const std::string& where);
 
+// The same of one line of a user's file. Its error is a phrase that says what was found in place of
+// such an object.
+absl::StatusOr<nlohmann::json> ParseJsonObjectLine(std::string_view line);
+
+// A value as a message shows it: printable ASCII, of which a long one is cut off.
+std::string ShownJson(const nlohmann::json& value);
+
 // Parses a JSON file of at most 16 MiB whose top level is an object. NOT_FOUND when absent.
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path);
 

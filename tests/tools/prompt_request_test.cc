@@ -141,6 +141,19 @@ TEST(ParsePromptLine, WhatIsNoJsonObjectIsAUsageError) {
   }
 }
 
+TEST(ParsePromptLine, RefusesWhatNestsVeryDeeplyAndWhatStandsBehindAByteZero) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_THAT(UsageErrorOf(R"({"prompt": "x", "temperature": )" + deep + "}"),
+              HasSubstr("nests more than 100 levels"));
+  EXPECT_THAT(UsageErrorOf("{\"prompt\": \"x\"}" + std::string(1, '\0') + "junk"),
+              HasSubstr("a byte 0"));
+}
+
+TEST(ParsePromptLine, AWrongValueIsQuotedInPart) {
+  const PromptRequest request = Parse(R"({"max_tokens": ")" + std::string(100'000, 'x') + "\"}");
+  EXPECT_LT(request.unsendable.message().size(), 200U);
+}
+
 TEST(ParsePromptLine, AnUnknownKeyNamesTheNearest) {
   EXPECT_THAT(UsageErrorOf(R"({"prompt": "x", "max_token": 5})"),
               AllOf(HasSubstr("'max_token'"), HasSubstr("Try: max_tokens")));

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/shallow_json.h"
 
 namespace baton::batch {
 namespace {
@@ -19,17 +20,8 @@ constexpr size_t kMaxIdBytes = 1024;
 constexpr int64_t kCompletionsLimit = 16;
 constexpr int64_t kBytesPerToken = 4;
 
-// A router takes 32 in a body. What writes JSON goes as deep as the JSON does.
+// A router takes 32 in a body.
 constexpr int kMaxDepth = 64;
-
-// Discarded where it is no JSON; `*too_deep` says of JSON that it is left out for its depth.
-OrderedJson Parsed(std::string_view text, bool* too_deep) {
-  const auto shallow = [too_deep](int depth, OrderedJson::parse_event_t, const OrderedJson&) {
-    *too_deep |= depth > kMaxDepth;
-    return depth <= kMaxDepth;
-  };
-  return OrderedJson::parse(text, shallow, /*allow_exceptions=*/false);
-}
 
 absl::Status Wrong(std::string_view what) {
   return absl::InvalidArgumentError({what.data(), what.size()});
@@ -93,10 +85,13 @@ BatchLine ParseBatchLine(std::string_view text) {
     line.wrong = Wrong(absl::StrCat("the line has more than ", kMaxLineBytes, " bytes"));
     return line;
   }
-  bool too_deep = false;
-  OrderedJson json = Parsed(text, &too_deep);
+  auto [json, too_deep] = ParseShallow<OrderedJson>(text, kMaxDepth);
   if (too_deep) {
     line.wrong = Wrong(absl::StrCat("the line nests more than ", kMaxDepth, " levels"));
+    return line;
+  }
+  if (text.find('\0') != std::string_view::npos) {
+    line.wrong = Wrong("the line has a byte 0; expected JSON");
     return line;
   }
   if (!json.is_object()) {

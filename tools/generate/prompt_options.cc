@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/formats/json_reader.h"
 
 namespace baton {
 namespace {
@@ -159,10 +160,9 @@ PromptOption EosSwitch(void (v1::EosOptions::*set)(bool)) {
 
 absl::Status WrongType(Reason reason, const std::string& key, const Json& found,
                        std::string_view expected) {
-  const auto replace = Json::error_handler_t::replace;
-  return InvalidArgument(reason, key,
-                         absl::StrCat(key, " is ", found.dump(-1, ' ', false, replace),
-                                      "; expected ", std::string(expected)));
+  return InvalidArgument(
+      reason, key,
+      absl::StrCat(key, " is ", ShownJson(found), "; expected ", std::string(expected)));
 }
 
 absl::StatusOr<std::vector<int32_t>> TokenIdsOf(const std::string& key, const Json& value) {

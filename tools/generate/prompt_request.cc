@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/config/edit_distance.h"
 #include "common/config/flag_set.h"
+#include "common/formats/json_reader.h"
 #include "nlohmann/json.hpp"
 #include "tools/generate/prompt_options.h"
 
@@ -111,13 +112,14 @@ PromptRequest RequestOfPrompt(std::string prompt, const PromptDefaults& defaults
 
 absl::StatusOr<PromptRequest> ParsePromptLine(std::string_view line, const std::string& where,
                                               const PromptDefaults& defaults) {
-  const Json json = Json::parse(line, nullptr, false);
-  if (!json.is_object()) {
-    return UsageError(where, "found no JSON object", R"({"prompt": "Once upon a time"})");
+  const absl::StatusOr<Json> json = ParseJsonObjectLine(line);
+  if (!json.ok()) {
+    return UsageError(where, absl::StrCat("found ", json.status().message()),
+                      R"({"prompt": "Once upon a time"})");
   }
-  BATON_RETURN_IF_ERROR(CheckKeys(json, where));
+  BATON_RETURN_IF_ERROR(CheckKeys(*json, where));
   PromptRequest request{.spec = defaults.spec, .input = {}, .unsendable = {}};
-  request.unsendable = FillRequest(json, defaults.chat, &request);
+  request.unsendable = FillRequest(*json, defaults.chat, &request);
   return request;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/formats/shallow_json.h"
 #include "nlohmann/json.hpp"
 
 namespace baton::planner {
@@ -118,7 +119,7 @@ absl::Status ReadOptional(const nlohmann::json& file, const std::string& where,
 }  // namespace
 
 absl::StatusOr<Hardware> ParseHardware(const std::string& text, const std::string& where) {
-  const nlohmann::json file = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json file = ParseShallow(text).value;
   if (!file.is_object() || file.value("schema", nlohmann::json()) != kSchema) {
     return BadHardware(where, "no description of a device",
                        absl::StrCat("a JSON object with \"schema\": \"", kSchema, "\""));

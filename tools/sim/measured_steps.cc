@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/shallow_json.h"
 #include "nlohmann/json.hpp"
 #include "tools/bench/figures/prometheus_text.h"
 #include "tools/sim/read_text.h"
@@ -22,13 +23,13 @@ absl::Status Bad(const std::string& where, const std::string& found, const std::
 
 // The figures that bench_model printed; discarded where there are none.
 json BenchFigures(const std::string& text) {
-  json all = json::parse(text, nullptr, false);
+  json all = ParseShallow(text).value;
   if (!all.is_discarded()) return all;
   const size_t end = text.find_last_not_of(" \n\r");
   if (end == text.npos) return all;
   const size_t begin = text.rfind('\n', end);
   const size_t from = begin == text.npos ? 0 : begin + 1;
-  return json::parse(text.substr(from, end + 1 - from), nullptr, false);
+  return ParseShallow(std::string_view(text).substr(from, end + 1 - from)).value;
 }
 
 // A positive number under `key`; `fallback` where there is none of that name.

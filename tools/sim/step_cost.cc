@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/shallow_json.h"
 #include "nlohmann/json.hpp"
 #include "tools/sim/read_text.h"
 
@@ -108,7 +109,7 @@ base::Duration StepCost::Of(const StepWork& work) const {
 }
 
 absl::StatusOr<StepCost> ParseStepCost(const std::string& text, const std::string& where) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json json = ParseShallow(text).value;
   if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema) {
     return BadCost(where, "no step costs",
                    absl::StrCat("a JSON object with \"schema\": \"", kSchema, "\""));

@@ -47,6 +47,8 @@ TEST(BatchLine, SaysWhatIsWrong) {
   EXPECT_THAT(WhatIsWrong(LineWith("/v1/completions", Nested(70))), HasSubstr("64 levels"));
   EXPECT_THAT(WhatIsWrong(LineWith("/v1/completions", Nested(3'000'000))), HasSubstr("64 levels"));
   EXPECT_THAT(WhatIsWrong(R"({"custom_id":)" + std::string(3'000'000, '[')), HasSubstr("levels"));
+  EXPECT_THAT(WhatIsWrong(LineWith("/v1/completions", "{}") + std::string(1, '\0') + "{"),
+              HasSubstr("a byte 0"));
   EXPECT_THAT(WhatIsWrong(std::string(kMaxLineBytes + 1, ' ')), HasSubstr("bytes"));
 }
 

@@ -61,6 +61,14 @@ TEST(HardwareTest, RefusesUnknownKeysAndNamesThose) {
   EXPECT_THAT(ErrorOf(file), HasSubstr("box.json.flops: found the unknown key int4"));
 }
 
+TEST(HardwareTest, RefusesWhatNestsVeryDeeply) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  std::string text = Description().dump();
+  text.replace(text.find("\"cuda\""), 6, deep);
+  const absl::Status status = ParseHardware(text, "box.json").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("box.json: found"));
+}
+
 TEST(HardwareTest, RefusesWhatIsMissing) {
   for (const char* key :
        {"name", "device", "devices", "memory_bytes", "memory_bandwidth", "bandwidth_share", "flops",

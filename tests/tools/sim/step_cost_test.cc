@@ -70,6 +70,12 @@ TEST(StepCostTest, RefusesWhatIsNoCost) {
               HasSubstr("take no time"));
 }
 
+TEST(StepCostTest, RefusesWhatNestsVeryDeeply) {
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_THAT(Message(R"({"schema": "baton.step_cost/1", "us": {"step": )" + deep + "}}"),
+              HasSubstr("us.step"));
+}
+
 TEST(StepCostTest, RefusesBendsThatAreNone) {
   const auto message = [](const std::string& bends) {
     return Message(R"({"schema": "baton.step_cost/1", "us": {"step": 900, "row": 25,

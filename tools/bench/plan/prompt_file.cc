@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/json_reader.h"
 #include "nlohmann/json.hpp"
 #include "tools/bench/plan/length_distribution.h"
 
@@ -24,11 +25,11 @@ absl::Status Bad(const std::string& where, std::string_view found, std::string_v
 
 absl::Status TakeIds(const Json& value, const std::string& where, FilePrompt* prompt) {
   std::vector<int32_t> ids;
-  if (!value.is_array()) return Bad(where, value.dump(), "a list of token ids");
+  if (!value.is_array()) return Bad(where, ShownJson(value), "a list of token ids");
   for (const Json& id : value) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0 ||
         id.get<int64_t>() > std::numeric_limits<int32_t>::max()) {
-      return Bad(where, id.dump(), "token ids, integers from 0");
+      return Bad(where, ShownJson(id), "token ids, integers from 0");
     }
     ids.push_back(id.get<int32_t>());
   }
@@ -42,14 +43,14 @@ absl::Status TakeKey(const std::string& key, const Json& value, const std::strin
   if (key == "token_ids") return TakeIds(value, where, prompt);
   if (key == "prompt") {
     if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-      return Bad(where, value.dump(), "a text as prompt");
+      return Bad(where, ShownJson(value), "a text as prompt");
     }
     prompt->prompt = value.get<std::string>();
     return absl::OkStatus();
   }
   if (key == "preset") {
     if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-      return Bad(where, value.dump(), "the name of a preset of sampling, as qa");
+      return Bad(where, ShownJson(value), "the name of a preset of sampling, as qa");
     }
     prompt->preset = value.get<std::string>();
     return absl::OkStatus();
@@ -57,7 +58,7 @@ absl::Status TakeKey(const std::string& key, const Json& value, const std::strin
   if (key == "max_tokens" || key == "output_tokens") {
     if (!value.is_number_integer() || value.get<int64_t>() < 1 ||
         value.get<int64_t>() > LengthDistribution::kMax) {
-      return Bad(where, value.dump(), absl::StrCat("a number of tokens from 1 as ", key));
+      return Bad(where, ShownJson(value), absl::StrCat("a number of tokens from 1 as ", key));
     }
     prompt->max_tokens = value.get<int32_t>();
     return absl::OkStatus();
@@ -69,10 +70,12 @@ absl::Status TakeKey(const std::string& key, const Json& value, const std::strin
 }
 
 absl::StatusOr<FilePrompt> ParseLine(std::string_view line, const std::string& where) {
-  const Json object = Json::parse(line, nullptr, false);
-  if (!object.is_object()) {
-    return Bad(where, "no JSON object", R"(one like {"prompt": "Once upon a time"})");
+  const absl::StatusOr<Json> parsed = ParseJsonObjectLine(line);
+  if (!parsed.ok()) {
+    return Bad(where, std::string(parsed.status().message()),
+               R"(a JSON object like {"prompt": "Once upon a time"})");
   }
+  const Json& object = *parsed;
   if (object.contains("prompt") == object.contains("token_ids")) {
     return Bad(where, object.contains("prompt") ? "both prompt and token_ids" : "no prompt",
                "one of prompt and token_ids");

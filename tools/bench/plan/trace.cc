@@ -15,6 +15,7 @@
 #include "common/base/status.h"
 #include "common/config/flag_set.h"
 #include "common/config/numbers.h"
+#include "common/formats/json_reader.h"
 #include "nlohmann/json.hpp"
 #include "tools/bench/plan/length_distribution.h"
 
@@ -118,7 +119,7 @@ absl::StatusOr<int32_t> JsonTokens(const Json& object, const char* key, const st
   if (found != object.end() && found->is_number_integer()) {
     if (const auto tokens = TokenCount(found->get<int64_t>(), 1)) return *tokens;
   }
-  return BadLine(where, found == object.end() ? "nothing" : found->dump(),
+  return BadLine(where, found == object.end() ? "nothing" : ShownJson(*found),
                  absl::StrCat("a number of tokens from 1 to 10000000 as ", key));
 }
 
@@ -127,9 +128,10 @@ absl::StatusOr<std::vector<uint64_t>> HashIds(const Json& object, int32_t input_
   std::vector<uint64_t> ids;
   const auto found = object.find("hash_ids");
   if (found == object.end() || found->is_null()) return ids;
-  if (!found->is_array()) return BadLine(where, found->dump(), "a list of integers as hash_ids");
+  if (!found->is_array())
+    return BadLine(where, ShownJson(*found), "a list of integers as hash_ids");
   for (const Json& id : *found) {
-    if (!id.is_number_integer()) return BadLine(where, id.dump(), "integers in hash_ids");
+    if (!id.is_number_integer()) return BadLine(where, ShownJson(id), "integers in hash_ids");
     ids.push_back(id.is_number_unsigned() ? id.get<uint64_t>()
                                           : static_cast<uint64_t>(id.get<int64_t>()));
   }
@@ -145,15 +147,16 @@ absl::StatusOr<std::vector<uint64_t>> HashIds(const Json& object, int32_t input_
 
 absl::StatusOr<TraceRow> ParseJsonLine(std::string_view line, const std::string& where,
                                        const TraceOptions& options) {
-  const Json object = Json::parse(line, nullptr, false);
-  if (!object.is_object()) {
+  const absl::StatusOr<Json> parsed = ParseJsonObjectLine(line);
+  if (!parsed.ok()) {
     return BadLine(where, line, absl::StrCat("a JSON object like ", std::string(kJsonExample)));
   }
+  const Json& object = *parsed;
   const auto timestamp = object.find("timestamp");
   const double ms =
       timestamp != object.end() && timestamp->is_number() ? timestamp->get<double>() : std::nan("");
   if (!(std::abs(ms) < kMaxMilliseconds)) {
-    return BadLine(where, timestamp == object.end() ? "nothing" : timestamp->dump(),
+    return BadLine(where, timestamp == object.end() ? "nothing" : ShownJson(*timestamp),
                    "milliseconds as timestamp");
   }
   TraceRow row;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/formats/json_reader.h"
+#include "common/formats/shallow_json.h"
 #include "tools/bench/report/row_json.h"
 #include "tools/bench/report/rows_file.h"
 
@@ -94,7 +95,7 @@ absl::StatusOr<RowsContent> ReadRows(const std::string& path) {
   std::string line;
   for (int64_t number = 1; std::getline(file, line); ++number) {
     const std::string where = absl::StrCat(path, ":", number);
-    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json json = ParseShallow(line).value;
     if (json.is_discarded()) {
       if (file.eof()) break;  // a line that was being written
       return absl::InvalidArgumentError(where + ": not JSON");

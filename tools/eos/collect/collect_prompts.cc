@@ -14,6 +14,7 @@
 #include "common/base/status.h"
 #include "common/config/edit_distance.h"
 #include "common/config/flag_set.h"
+#include "common/formats/json_reader.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
@@ -40,7 +41,7 @@ absl::Status TakeFamily(const Json& value, const std::string& where, CollectProm
                       return absl::ascii_isalnum(c) || c == '_' || c == '.';
                     });
   if (!good) {
-    return Bad(where, absl::StrCat("the family ", Dumped(value)),
+    return Bad(where, absl::StrCat("the family ", ShownJson(value)),
                "1 to 64 letters, digits, dots and underscores");
   }
   prompt->family = family;
@@ -51,20 +52,21 @@ absl::Status TakeMaxTokens(const Json& value, const std::string& where, CollectP
   const bool good = value.is_number_integer() && value.get<int64_t>() >= 1 &&
                     value.get<int64_t>() <= std::numeric_limits<int32_t>::max();
   if (!good) {
-    return Bad(where, absl::StrCat("max_tokens ", Dumped(value)), "a number of tokens from 1");
+    return Bad(where, absl::StrCat("max_tokens ", ShownJson(value)), "a number of tokens from 1");
   }
   prompt->max_tokens = value.get<int32_t>();
   return absl::OkStatus();
 }
 
 absl::StatusOr<CollectPrompt> ParseLine(std::string_view line, const std::string& where) {
-  const Json object = Json::parse(line, nullptr, false);
-  if (!object.is_object()) {
-    return Bad(where, "no JSON object", R"({"prompt": "Once upon a time", "family": "story"})");
+  const absl::StatusOr<Json> object = ParseJsonObjectLine(line);
+  if (!object.ok()) {
+    return Bad(where, std::string(object.status().message()),
+               R"({"prompt": "Once upon a time", "family": "story"})");
   }
   CollectPrompt prompt;
   Json input = Json::object();
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& [key, value] : object->items()) {
     if (std::find(std::begin(kInputs), std::end(kInputs), key) != std::end(kInputs)) {
       input[key] = value;
     } else if (key == "family") {

@@ -60,6 +60,12 @@ TEST(PromptFileTest, RefusesWhatItWouldHaveToIgnore) {
     EXPECT_THAT(std::string(prompts.status().message()), HasSubstr(path + ":2: found "));
     EXPECT_THAT(std::string(prompts.status().message()), HasSubstr(defect.found));
   }
+  const std::string deep = R"({"prompt": )" + std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_THAT(std::string(ReadPromptFile(dir.Write("deep", deep + "}")).status().message()),
+              HasSubstr("nests more than 100 levels"));
+  const std::string zero("{\"prompt\": \"a\"}\0{", 17);
+  EXPECT_THAT(std::string(ReadPromptFile(dir.Write("zero", zero)).status().message()),
+              HasSubstr("a byte 0"));
   EXPECT_FALSE(ReadPromptFile(dir.Write("empty", "\n\n")).ok());
   EXPECT_EQ(ReadPromptFile(dir.path() + "/absent").status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(ReadPromptFile(dir.path()).status().message()),

@@ -158,6 +158,15 @@ INSTANTIATE_TEST_SUITE_P(
             Jsonl(R"({"timestamp": 1, "input_length": 1, "output_length": 1, "hash_ids": ["a"]})"),
             ":2", "a", "integers"}));
 
+TEST(TraceTest, RefusesALineThatNestsVeryDeeply) {
+  const ScratchFolder dir;
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  const auto rows = ReadTrace(dir.Write("t", R"({"timestamp": )" + deep + "}"), {});
+  const std::string message(rows.status().message());
+  EXPECT_THAT(message, HasSubstr(":1: found '{"));
+  EXPECT_THAT(message, HasSubstr(": [[["));
+}
+
 TEST(TraceTest, RefusesAbsentFilesAndBadScales) {
   EXPECT_EQ(ReadTrace("/nowhere/trace.csv", {}).status().code(), absl::StatusCode::kNotFound);
   for (const double scale : {0.0, -1.0}) {

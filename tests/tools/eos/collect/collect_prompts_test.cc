@@ -58,6 +58,8 @@ TEST_F(CollectPromptsTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(ErrorOf("{\"prompt\": 1}\n"), HasSubstr("prompt is 1; expected a string"));
   EXPECT_THAT(ErrorOf("{\"prompt\": \"a\", \"token_ids\": [1]}\n"), HasSubstr("found several of"));
   EXPECT_THAT(ErrorOf("\n"), HasSubstr("found 0 prompts"));
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_THAT(ErrorOf("{\"prompt\": " + deep + "}\n"), HasSubstr("nests more than 100 levels"));
   EXPECT_THAT(std::string(ReadCollectPrompts(Path("none")).status().message()),
               HasSubstr("cannot read"));
   EXPECT_THAT(std::string(ReadCollectPrompts("/").status().message()), HasSubstr("Is a directory"));
