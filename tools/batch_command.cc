@@ -102,10 +102,11 @@ std::string Summary(const BatchFlags& flags, const BatchProgress& progress, bool
 
 int RunLines(const FlagSet& set, const BatchFlags& flags, const std::atomic<bool>& stop,
              const BatchInput& input, std::vector<InputLine> lines, BatchJournal* journal) {
+  ProgressLine view(stderr);
   std::optional<OwnService> own;
   if (!flags.model.empty() && !lines.empty()) {
     Tell(absl::StrCat(lines.size(), " lines to do; starting workers for ", flags.model));
-    own.emplace();
+    own.emplace([&view](const std::string& line) { view.Say(line); });
     if (const auto failure = own->Start(ServeArguments(set, flags), stop)) {
       return ReportFatal(set.program(), *failure);
     }
@@ -120,7 +121,6 @@ int RunLines(const FlagSet& set, const BatchFlags& flags, const std::atomic<bool
     if (!connected.ok()) return Failure(set, connected.status());
     sender = *std::move(connected);
   }
-  ProgressLine view(stderr);
   BatchRun run({.concurrency = static_cast<size_t>(ConcurrencyOf(flags)),
                 .patience = flags.patience,
                 .stop = &stop,
@@ -128,6 +128,7 @@ int RunLines(const FlagSet& set, const BatchFlags& flags, const std::atomic<bool
                &input, std::move(lines), sender.get(), journal, &view);
   const absl::Status status = run.Run();
   sender.reset();  // before the service, which would wait for what is under way
+  view.Erase();
   Print(Summary(flags, run.progress(), run.complete()));
   if (!status.ok()) return Failure(set, status);
   const bool good = run.complete() && run.progress().failed == 0;

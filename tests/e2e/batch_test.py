@@ -1,11 +1,16 @@
 """`baton batch` with the shipped binaries: both ways of starting, kills, and a service that goes away."""
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
+import re
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 
 from cluster import BIN, DEMO_MODEL, PATIENCE_S, Cluster, wait_until
@@ -137,6 +142,40 @@ class BatchTest(unittest.TestCase):
         for name, line in self.answers().items():
             if line["error"] is None and line["response"]["status_code"] == 200:
                 self.assertEqual(self.text_of(line), self.text_of(own[name]))
+
+    def test_on_a_terminal_nothing_stands_in_the_line_of_the_progress(self):
+        # In the place of `baton serve`, to log as much as it likes.
+        service = self.path / "baton"
+        service.write_text(f"""#!/bin/sh
+echo '{{"http": "{self.address}"}}'
+while :; do echo "said by a worker" >&2; sleep 0.02; done
+""")
+        service.chmod(0o755)
+        self.environment["BATON_BIN_DIR"] = str(self.path)
+        requests = stories(200)
+        self.write(requests)
+        terminal, side = pty.openpty()
+        self.addCleanup(os.close, terminal)
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        process = subprocess.Popen(self.command("--concurrency", "4", model=DEMO_MODEL), stdout=side, stderr=side,
+                                   env=self.environment)
+        os.close(side)
+        written = b""
+        try:
+            while piece := os.read(terminal, 65536):
+                written += piece
+        except OSError:  # of a terminal without anybody on its other side
+            pass
+        self.assertEqual(process.wait(PATIENCE_S), 0, written)
+        text = written.decode()
+        self.assertRegex(text, r"[\r\n]\d+ of 200 lines")
+        for row in re.split(r"[\r\n]+", text):
+            if "of 200 lines done" in row:
+                self.assertTrue(row.startswith(str(self.output)), row)
+            elif "said by" in row:
+                self.assertEqual(row, "said by a worker")
+            elif "under way" in row:
+                self.assertLess(len(row), 80)
 
     def test_workers_that_cannot_start_are_told(self):
         self.write(stories(1))

@@ -1,7 +1,5 @@
 #include "tools/batch/batch_progress.h"
 
-#include <unistd.h>
-
 #include <cmath>
 
 #include "absl/strings/str_format.h"
@@ -48,35 +46,14 @@ std::string ProgressText(const BatchProgress& progress) {
 }
 
 ProgressLine::ProgressLine(std::FILE* out)
-    : out_(out),
-      terminal_(isatty(fileno(out)) == 1),
-      next_s_(terminal_ ? kTerminalEveryS : kPlainEveryS) {}
-
-ProgressLine::~ProgressLine() { Erase(); }
+    : line_(out),
+      every_s_(line_.on_terminal() ? kTerminalEveryS : kPlainEveryS),
+      next_s_(every_s_) {}
 
 void ProgressLine::Show(const BatchProgress& progress) {
   if (progress.elapsed_s < next_s_) return;
-  next_s_ = progress.elapsed_s + (terminal_ ? kTerminalEveryS : kPlainEveryS);
-  const std::string text = ProgressText(progress);
-  if (!terminal_) {
-    Say(text);
-    return;
-  }
-  Erase();
-  std::fputs(text.c_str(), out_);
-  std::fflush(out_);
-  shown_ = text.size();
-}
-
-void ProgressLine::Say(const std::string& text) {
-  Erase();
-  std::fputs((text + "\n").c_str(), out_);
-  std::fflush(out_);
-}
-
-void ProgressLine::Erase() {
-  if (shown_ > 0) std::fputs(("\r" + std::string(shown_, ' ') + "\r").c_str(), out_);
-  shown_ = 0;
+  next_s_ = progress.elapsed_s + every_s_;
+  line_.Show(ProgressText(progress));
 }
 
 }  // namespace baton::batch

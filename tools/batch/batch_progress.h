@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include "tools/client/status_line.h"
+
 namespace baton::batch {
 
 // How far a batch is.
@@ -25,27 +27,22 @@ std::string ProgressText(const BatchProgress& progress);
 // "8 s", "1 min 26 s", "3 h 5 min"
 std::string TimeText(double seconds);
 
-// Shows one text after the other: on a terminal in one line that is written again and again,
-// elsewhere as a plain line every ten seconds.
+// Shows how far it is: on a terminal all the time, elsewhere every ten seconds.
 class ProgressLine final {
  public:
   explicit ProgressLine(std::FILE* out);
-  ~ProgressLine();
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
 
   // `elapsed_s` says whether it is time for the next one.
   void Show(const BatchProgress& progress);
   // Something that stays.
-  void Say(const std::string& text);
+  void Say(const std::string& text) { line_.Say(text); }
+  // Takes the line away, for what is printed elsewhere.
+  void Erase() { line_.Erase(); }
 
  private:
-  void Erase();
-
-  std::FILE* const out_;
-  const bool terminal_;
-  double next_s_ = 0;
-  size_t shown_ = 0;  // characters on the terminal's line
+  StatusLine line_;
+  const double every_s_;
+  double next_s_;
 };
 
 }  // namespace baton::batch

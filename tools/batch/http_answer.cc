@@ -1,5 +1,7 @@
 #include "tools/batch/http_answer.h"
 
+#include <string_view>
+
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -19,6 +21,21 @@ std::string TextAt(const Json& json, const char* path) {
   const Pointer pointer(path);
   if (!json.is_object() || !json.contains(pointer) || !json[pointer].is_string()) return "";
   return json[pointer].get<std::string>();
+}
+
+// Text in UTF-8 with a space in the place of each control character, so that it stays in its line
+// and a terminal only shows it.
+std::string WithoutControls(std::string_view text) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are controls, too.
+    const bool two =
+        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    i += two ? 1 : 0;
+    shown += byte < 0x20 || byte == 0x7F || two ? ' ' : text[i];
+  }
+  return shown;
 }
 
 }  // namespace
@@ -54,7 +71,8 @@ std::optional<int64_t> TokensOfBody(const std::string& body) {
 std::string Describe(const HttpAnswer& answer) {
   if (answer.status == 0) return answer.trouble;
   const std::string message = TextAt(ParsedBody(answer.body), "/error/message");
-  return absl::StrCat("HTTP ", answer.status, message.empty() ? "" : ": ", message);
+  return absl::StrCat("HTTP ", answer.status, message.empty() ? "" : ": ",
+                      WithoutControls(message));
 }
 
 }  // namespace baton::batch

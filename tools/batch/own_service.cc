@@ -5,7 +5,6 @@
 
 #include <array>
 #include <chrono>
-#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -67,9 +66,7 @@ void OwnService::ReadOutput() {
   for (const std::string& line : out_reader_.Read(process_->out(), &out_end)) {
     if (address_.empty()) address_ = HttpOf(line);
   }
-  for (const std::string& line : err_reader_.Read(process_->err(), &err_end)) {
-    std::fputs((line + "\n").c_str(), stderr);
-  }
+  for (const std::string& line : err_reader_.Read(process_->err(), &err_end)) log_(line);
   if (exit_code) {
     exit_code_ = exit_code;
     process_.reset();

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,11 +15,12 @@
 
 namespace baton::batch {
 
-// A `baton serve` of our own: started, watched, and ended with the object. What it logs goes to
-// stderr. Not thread-safe; the thread that makes it has to outlive it.
+// A `baton serve` of our own: started, watched, and ended with the object. Not thread-safe; the
+// thread that makes it has to outlive it.
 class OwnService final {
  public:
-  OwnService() = default;
+  // `log` takes each line that it logs, to the end of the object.
+  explicit OwnService(std::function<void(const std::string& line)> log) : log_(std::move(log)) {}
   // SIGTERM, and SIGKILL when it has not ended within 10 s.
   ~OwnService();
   OwnService(const OwnService&) = delete;
@@ -36,6 +39,7 @@ class OwnService final {
  private:
   void ReadOutput();
 
+  const std::function<void(const std::string& line)> log_;
   std::optional<ChildProcess> process_;
   LineReader out_reader_, err_reader_;
   std::string address_;

@@ -34,6 +34,10 @@ TEST(HttpAnswer, TokensAreThoseOfTheUsage) {
 TEST(HttpAnswer, IsDescribedInTheServicesWords) {
   EXPECT_EQ(Describe({.status = 400, .body = R"({"error":{"message":"no"}})"}), "HTTP 400: no");
   EXPECT_EQ(Describe({.status = 502, .body = "<html>"}), "HTTP 502");
+  EXPECT_EQ(
+      Describe({.status = 429,
+                .body = R"({"error":{"message":"it's «full»\n\u001b[31m\u009b2J\u007f\u00a0!"}})"}),
+      "HTTP 429: it's «full»  [31m 2J \u00a0!");
   EXPECT_EQ(Describe({.trouble = "refused"}), "refused");
 }
 

@@ -1,8 +1,6 @@
 #include "tools/bench/report/progress_view.h"
 
-#include <unistd.h>
-
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 
@@ -24,11 +22,7 @@ std::string ProgressText(const std::string& label, const LoadProgress& progress,
   return text;
 }
 
-ProgressView::ProgressView(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {}
-
-ProgressView::~ProgressView() {
-  if (shown_ > 0) Write("");
-}
+ProgressView::ProgressView(std::FILE* out) : line_(out) {}
 
 void ProgressView::Begin(std::string label) {
   label_ = std::move(label);
@@ -41,30 +35,17 @@ void ProgressView::Begin(std::string label) {
 void ProgressView::Update(const LoadProgress& progress) {
   last_ = progress;
   const double since = progress.elapsed_s - last_written_s_;
-  if (since < (terminal_ ? kTerminalEveryS : kPlainEveryS)) return;
+  if (since < (line_.on_terminal() ? kTerminalEveryS : kPlainEveryS)) return;
   tokens_per_s_ = static_cast<double>(progress.output_tokens - last_tokens_) / since;
   last_written_s_ = progress.elapsed_s;
   last_tokens_ = progress.output_tokens;
-  Write(ProgressText(label_, progress, tokens_per_s_));
+  line_.Show(ProgressText(label_, progress, tokens_per_s_));
 }
 
 void ProgressView::End() {
   const double rate =
       last_.elapsed_s > 0 ? static_cast<double>(last_.output_tokens) / last_.elapsed_s : 0;
-  Write(ProgressText(label_, last_, rate));
-  if (terminal_) std::fputc('\n', out_);
-  shown_ = 0;
-}
-
-void ProgressView::Write(const std::string& text) {
-  if (!terminal_) {
-    std::fputs((text + "\n").c_str(), out_);
-  } else {
-    const size_t erase = shown_ > text.size() ? shown_ - text.size() : 0;
-    std::fputs(("\r" + text + std::string(erase, ' ') + (text.empty() ? "\r" : "")).c_str(), out_);
-    shown_ = text.size();
-  }
-  std::fflush(out_);
+  line_.Say(ProgressText(label_, last_, rate));
 }
 
 }  // namespace baton::bench

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tools/bench/load/load_generator.h"
+#include "tools/client/status_line.h"
 
 namespace baton::bench {
 
@@ -13,10 +14,6 @@ class ProgressView final {
  public:
   // `out` stays open; usually stderr.
   explicit ProgressView(std::FILE* out);
-  // Takes the line away, so that what follows starts on an empty one.
-  ~ProgressView();
-  ProgressView(const ProgressView&) = delete;
-  ProgressView& operator=(const ProgressView&) = delete;
 
   // Names what is under way ("run 2 of 3", "rate 4.2") and starts its figures again.
   void Begin(std::string label);
@@ -25,16 +22,12 @@ class ProgressView final {
   void End();
 
  private:
-  void Write(const std::string& text);
-
-  std::FILE* const out_;
-  const bool terminal_;
+  StatusLine line_;  // taken away in the end, so that what follows starts on an empty one
   std::string label_;
   LoadProgress last_;
   double last_written_s_ = 0;
   int64_t last_tokens_ = 0;
   double tokens_per_s_ = 0;
-  size_t shown_ = 0;  // characters of the line on the terminal
 };
 
 // The line "run 1 of 3  12.5 s  40 of 200 done, 8 under way, 0 failed  1234 tok/s  TTFT 31 ms".
