@@ -85,8 +85,7 @@ ExitCode CodeOf(const absl::Status& status) {
 
 int Failure(const FlagSet& set, const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) return ReportUsage(set.program(), status);
-  return ReportFatal(set.program(), FatalOf(status, CodeOf(status), "cannot go on",
-                                            "the same command again: what is answered is kept"));
+  return ReportFatal(set.program(), FatalOf(status, CodeOf(status), "cannot go on", kGoOn));
 }
 
 std::string Summary(const BatchFlags& flags, const BatchProgress& progress, bool complete) {

@@ -262,9 +262,10 @@ absl::Status BatchRun::Tick() {
   if (window_.LostPatience(now, under_way())) {
     BATON_ASSIGN_OR_RETURN(const bool ended, EndRefused());
     if (ended) return absl::OkStatus();
+    // What is to be done stands last, behind whatever the service says.
     return absl::UnavailableError(absl::StrCat("the service has taken no line for ",
                                                TimeText(base::Seconds(options_.patience)), " (",
-                                               progress_.trouble, ")"));
+                                               progress_.trouble, "); ", kGoOn));
   }
   if (now - synced_ < kSyncEvery) return absl::OkStatus();
   synced_ = now;

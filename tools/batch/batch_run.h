@@ -21,6 +21,9 @@
 
 namespace baton::batch {
 
+// What to do after an error that ends a run.
+inline constexpr char kGoOn[] = "the same command again: what is answered is kept";
+
 struct BatchRunOptions {
   size_t concurrency = 1;
   base::Duration patience{};

@@ -249,11 +249,12 @@ TEST_F(BatchCommand, AnotherModelsKeyEndsIt) {
 TEST_F(BatchCommand, PatienceHasAnEnd) {
   Write("in", RequestLine("a"));
   handler_ = [](const httplib::Request&, httplib::Response& response) {
-    Answer(response, R"({"error":{"message":"closing"}})", 503);
+    Answer(response, R"({"error":{"message":"closing; come back"}})", 503);
   };
   const ToolRun run = Run({"--patience", "100ms"});
   EXPECT_EQ(run.exit, 1);
-  EXPECT_THAT(run.err, HasSubstr("the service has taken no line for 1 s (HTTP 503: closing)"));
+  EXPECT_THAT(run.err, HasSubstr("the service has taken no line for 1 s (HTTP 503: closing; come "
+                                 "back). Try: the same command again"));
   EXPECT_EQ(Content("out"), "");
 }
 
