@@ -38,6 +38,10 @@ absl::StatusOr<std::string> ForEachLine(const std::string& path, const OnLine& t
     if (file.eof()) return text;
     BATON_RETURN_IF_ERROR(take(number, text));
   }
+  // Taken for the end of the file, it would have lines asked again whose answers stand behind it.
+  if (!file.is_open() || file.bad()) {
+    return absl::ErrnoToStatus(errno != 0 ? errno : EIO, absl::StrCat("cannot read ", path));
+  }
   return std::string();
 }
 

@@ -52,6 +52,13 @@ TEST_F(BatchJournalTest, WhatWasAddedIsThereTheNextTime) {
   EXPECT_FALSE(journal->Has(KeyOf("", 1)));
 }
 
+TEST_F(BatchJournalTest, AnErrorOfTheDiskIsNotTheEndOfTheAnswers) {
+  // To the system a file, of which no byte can be read: there is no memory at its beginning.
+  const auto journal = BatchJournal::Open("/proc/self/mem", /*drop_failed=*/false);
+  EXPECT_FALSE(absl::IsInvalidArgument(journal.status()));
+  EXPECT_THAT(journal.status().ToString(), HasSubstr("cannot read /proc/self/mem"));
+}
+
 TEST_F(BatchJournalTest, ALineWithoutItsEndIsDropped) {
   const std::string whole = Good(1, "a");
   for (const size_t bytes : {size_t{1}, size_t{20}, Good(2, "b").size() - 1}) {

@@ -30,6 +30,10 @@ absl::Status CutAt(const std::string& path, uintmax_t bytes) {
   return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot cut ", path));
 }
 
+absl::Status CannotRead(const std::string& path) {
+  return absl::ErrnoToStatus(errno != 0 ? errno : EIO, absl::StrCat("cannot read ", path));
+}
+
 // How many bytes the first `lines` lines of a file have.
 absl::StatusOr<uintmax_t> BytesOfLines(const std::string& path, int64_t lines) {
   std::ifstream file(path, std::ios::binary);
@@ -37,6 +41,7 @@ absl::StatusOr<uintmax_t> BytesOfLines(const std::string& path, int64_t lines) {
   uintmax_t bytes = 0;
   for (int64_t read = 0; read < lines; ++read) {
     if (!std::getline(file, line) || file.eof()) {
+      if (!file.is_open() || file.bad()) return CannotRead(path);
       return DoNotFit(path, absl::StrCat(read, " rows"), absl::StrCat(lines, " or more"));
     }
     bytes += line.size() + 1;
@@ -65,7 +70,8 @@ absl::Status CollectStore::ReadRequests() {
   for (int64_t number = 1; std::getline(file, line); ++number) {
     BATON_RETURN_IF_ERROR(TakeRequest(line, number));
   }
-  return absl::OkStatus();
+  // Taken for the end, it would have requests asked again whose answers are there.
+  return file.is_open() && !file.bad() ? absl::OkStatus() : CannotRead(Path(kRequests));
 }
 
 absl::Status CollectStore::TakeRequest(const std::string& line, int64_t number) {

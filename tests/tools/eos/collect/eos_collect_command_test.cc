@@ -232,6 +232,10 @@ TEST_F(EosCollectTest, FilesThatDoNotFitEachOtherAreRefused) {
   const ToolRun run = Collect(server);
   EXPECT_EQ(run.exit, 4);
   EXPECT_THAT(run.err, HasSubstr("rows.jsonl: found 1 rows, expected 16 or more"));
+  // An error of the disk is told as that.
+  std::filesystem::remove(out_ + "/rows.jsonl");
+  std::filesystem::create_directory(out_ + "/rows.jsonl");
+  EXPECT_THAT(Collect(server).err, HasSubstr("rows.jsonl: Is a directory"));
 }
 
 TEST_F(EosCollectTest, HiddenKeepsTheProductsInTheOrderOfRows) {
