@@ -202,7 +202,7 @@ absl::StatusOr<bool> BatchRun::EndRefused() {
 
 absl::Status BatchRun::TakeSuspect(const Sent& sent, const HttpAnswer& answer) {
   if (answer.status != 0 || answer.timed_out) {
-    window_.OnTooSlow();
+    window_.OnTooSlow(clock_.Now(), sent.at);
   } else {
     window_.OnAway(clock_.Now());
     progress_.trouble = Describe(answer);

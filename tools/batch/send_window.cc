@@ -32,7 +32,12 @@ void SendWindow::OnEnded(base::Instant now, base::Instant sent) {
   if (trouble_since_ && now - sent > patience_) trouble_since_ = now;
 }
 
-void SendWindow::OnTooSlow() { now_ = std::max<size_t>(1, now_ / 2); }
+void SendWindow::OnTooSlow(base::Instant now, base::Instant sent) {
+  // What was under way then was among those that were too many, and counts once.
+  if (halved_at_ && sent <= *halved_at_) return;
+  halved_at_ = now;
+  now_ = std::max<size_t>(1, now_ / 2);
+}
 
 void SendWindow::Pause(base::Instant now, std::optional<base::Duration> wanted) {
   if (!trouble_since_) trouble_since_ = now;

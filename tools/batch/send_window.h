@@ -29,8 +29,8 @@ class SendWindow final {
   // A line that was sent at `sent` is under way no more. Where that took longer than the patience
   // lasts, the service had taken it, and the patience begins anew.
   void OnEnded(base::Instant now, base::Instant sent);
-  // A request took longer than it may, so there were too many.
-  void OnTooSlow();
+  // A request that was sent at `sent` took longer than it may, so there were too many.
+  void OnTooSlow(base::Instant now, base::Instant sent);
 
   // What is under way may be computed still, and its answer would end the trouble.
   bool LostPatience(base::Instant now, size_t under_way) const {
@@ -46,6 +46,7 @@ class SendWindow final {
   base::Instant not_before_{};
   base::Duration backoff_{};
   std::optional<base::Instant> trouble_since_;
+  std::optional<base::Instant> halved_at_;
 };
 
 }  // namespace baton::batch

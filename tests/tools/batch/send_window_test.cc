@@ -87,10 +87,22 @@ TEST(SendWindow, AttemptsThatFailSoonDoNotProlongThePatience) {
 
 TEST(SendWindow, WhatTakesTooLongHalvesIt) {
   SendWindow window(8, seconds(60));
-  window.OnTooSlow();
+  window.OnTooSlow(kStart, kStart - seconds(9));
   EXPECT_EQ(window.size(), 4u);
-  for (int i = 0; i < 5; ++i) window.OnTooSlow();
+  for (int i = 0; i < 5; ++i) {
+    const base::Instant sent = kStart + seconds(10 * i + 1);
+    window.OnTooSlow(sent + seconds(9), sent);
+  }
   EXPECT_EQ(window.size(), 1u);
+}
+
+TEST(SendWindow, WhatWasUnderWayTogetherIsTooMuchOnce) {
+  SendWindow window(32, seconds(60));
+  // They end one after the other, and the last of them were sent shortly before the first ended.
+  for (int i = 0; i < 32; ++i) window.OnTooSlow(kStart + milliseconds(i), kStart - milliseconds(i));
+  EXPECT_EQ(window.size(), 16u);
+  window.OnTooSlow(kStart + seconds(10), kStart + milliseconds(1));
+  EXPECT_EQ(window.size(), 8u);
 }
 
 }  // namespace
