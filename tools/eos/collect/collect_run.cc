@@ -62,6 +62,8 @@ class Collector final {
     ++result_.asked;
     ++result_.failed;
     run_.tell(absl::StrCat("request ", request.id, " failed: ", ErrorText(why)));
+    // What is wrong with this request says nothing of the server.
+    if (absl::IsInvalidArgument(why)) return;
     if (++failed_in_a_row_ < kMostFailuresInARow || !result_.gave_up.ok()) return;
     GiveUp(absl::UnavailableError(
         absl::StrCat(failed_in_a_row_, " requests in a row failed, found at last: ", ErrorText(why),

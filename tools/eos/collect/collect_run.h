@@ -30,6 +30,7 @@ struct CollectResult {
   absl::Status gave_up;
 };
 
+// Requests that the server refuses for what they are do not count.
 constexpr int32_t kMostFailuresInARow = 16;
 
 // Asks `requests`, at most `concurrency` of them at a time, and adds the answers to `store` in the

@@ -275,11 +275,34 @@ TEST_F(EosCollectTest, ProductsOfAnotherWidthEndTheRun) {
 }
 
 TEST_F(EosCollectTest, AServerThatOnlyFailsIsLeftAlone) {
-  FakeInferenceService server([](const auto&, const auto&) { return Refused(); });
+  FakeInferenceService server([](const auto&, const auto&) {
+    return Answer{.events = {}, .status = {grpc::StatusCode::INTERNAL, "broken"}};
+  });
   const ToolRun run = Collect(server, {"--seeds", "50", "--concurrency", "1"});
   EXPECT_EQ(run.exit, 1);
   EXPECT_THAT(run.err, HasSubstr("16 requests in a row failed"));
   EXPECT_EQ(server.generate_requests().size(), 16);
+}
+
+TEST_F(EosCollectTest, APromptThatIsRefusedEachTimeDoesNotKeepOutTheOthers) {
+  FakeInferenceService server([&](const auto& spec, const std::string& text) {
+    return text == "one" ? Refused() : GoodAnswer(spec, text);
+  });
+  const ToolRun run = Collect(server, {"--seeds", "50", "--concurrency", "1"});
+  EXPECT_EQ(run.exit, 1);
+  EXPECT_THAT(run.out,
+              HasSubstr("100 of 200 requests, 200 rows; 200 asked now, of which 100 failed"));
+}
+
+TEST_F(EosCollectTest, RefusalsDoNotEndARowOfFailures) {
+  std::atomic<int> asked = 0;
+  FakeInferenceService server([&](const auto&, const auto&) {
+    const bool refused = asked++ % 2 == 1;
+    return refused ? Refused()
+                   : Answer{.events = {}, .status = {grpc::StatusCode::INTERNAL, "broken"}};
+  });
+  EXPECT_EQ(Collect(server, {"--seeds", "50", "--concurrency", "1"}).exit, 1);
+  EXPECT_EQ(asked, 31);
 }
 
 TEST_F(EosCollectTest, AnAnswerWithoutStepsEndsTheRun) {
