@@ -24,7 +24,8 @@ std::string HeaderOf(CURL* easy, const char* name) {
   return code == CURLHE_OK ? header->value : "";
 }
 
-// Both are numbers; a date, which HTTP allows, too, counts as none.
+// Both are numbers; a date, which HTTP allows, too, counts as none, and so does 0, after which a
+// service that is full would be asked without a pause.
 std::optional<base::Duration> RetryAfterOf(CURL* easy) {
   double number = 0;
   const auto in = [&](double unit_s) {
@@ -32,8 +33,11 @@ std::optional<base::Duration> RetryAfterOf(CURL* easy) {
     return std::chrono::duration_cast<base::Duration>(
         std::chrono::duration<double>(std::clamp(number * unit_s, 0.0, kMostS)));
   };
-  if (absl::SimpleAtod(HeaderOf(easy, "retry-after-ms"), &number)) return in(1e-3);
-  if (absl::SimpleAtod(HeaderOf(easy, "retry-after"), &number)) return in(1);
+  const auto has = [&](const char* name) {
+    return absl::SimpleAtod(HeaderOf(easy, name), &number) && number > 0;
+  };
+  if (has("retry-after-ms")) return in(1e-3);
+  if (has("retry-after")) return in(1);
   return std::nullopt;
 }
 

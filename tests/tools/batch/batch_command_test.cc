@@ -151,6 +151,19 @@ TEST_F(BatchCommand, WhatIsRefusedIsSentAgain) {
   EXPECT_EQ(requests_, 10);
 }
 
+TEST_F(BatchCommand, AServiceThatNamesNoTimeIsAskedAfterPauses) {
+  Write("in", RequestLine("a"));
+  for (const char* none : {"0", "-1", "nan", "Wed, 21 Oct 2026 07:28:00 GMT"}) {
+    requests_ = 0;
+    handler_ = [&](const httplib::Request&, httplib::Response& response) {
+      response.set_header("retry-after", none);
+      Answer(response, R"({"error":{"message":"full"}})", 429);
+    };
+    EXPECT_EQ(Run({"--patience", "100ms"}).exit, 1);
+    EXPECT_LE(requests_, 2) << none;
+  }
+}
+
 TEST_F(BatchCommand, ALineThatBreaksTheConnectionEachTimeIsGivenUp) {
   Write("in", RequestLine("a") + RequestLine("poison", 99));
   handler_ = [](const httplib::Request& request, httplib::Response& response) {
