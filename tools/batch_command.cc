@@ -71,6 +71,7 @@ absl::StatusOr<std::unique_ptr<BatchSender>> Connect(const BatchFlags& flags,
     options.api_key = OpenAiKeyOf(flags.client);
     options.as_tenant = flags.client.as_tenant;
     options.tls = ChannelOptionsOf(flags.client).tls;
+    options.use_proxy = true;
   }
   return BatchSender::Connect(options, static_cast<size_t>(ConcurrencyOf(flags)));
 }

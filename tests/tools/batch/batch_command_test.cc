@@ -23,10 +23,12 @@ class BatchCommand : public BatchFiles {
   using Handler = std::function<void(const httplib::Request& request, httplib::Response& response)>;
 
   BatchCommand() {
-    server_.Get("/v1/models", [this](const httplib::Request&, httplib::Response& response) {
-      response.status = models_status_;
-    });
-    server_.Post("/v1/completions",
+    // A proxy is asked for the whole of the URL.
+    server_.Get(R"((http://service\.invalid(:80)?)?/v1/models)",
+                [this](const httplib::Request&, httplib::Response& response) {
+                  response.status = models_status_;
+                });
+    server_.Post(R"((http://service\.invalid(:80)?)?/v1/completions)",
                  [this](const httplib::Request& request, httplib::Response& response) {
                    ++requests_;
                    handler_(request, response);
@@ -257,6 +259,33 @@ TEST_F(BatchCommand, AnotherModelsKeyEndsIt) {
   EXPECT_EQ(Content("out"), "");
   models_status_ = 401;
   EXPECT_THAT(Run().err, HasSubstr("OPENAI_API_KEY"));
+}
+
+TEST_F(BatchCommand, AServiceElsewhereIsAskedByTheProxyOfTheEnvironment) {
+  Write("in", RequestLine("a"));
+  std::string path;
+  handler_ = [&](const httplib::Request& request, httplib::Response& response) {
+    path = request.path;
+    Answer(response);
+  };
+  setenv("http_proxy", ("http://" + address()).c_str(), 1);
+  const ToolRun far =
+      RunTool({"batch", Path("in"), Path("out"), "--server", "http://service.invalid"});
+  EXPECT_EQ(far.exit, 0) << far.err;
+  EXPECT_THAT(path, ::testing::StartsWith("http://service.invalid"));
+  Write("out", "");
+  models_status_ = 407;
+  const ToolRun unknown =
+      RunTool({"batch", Path("in"), Path("out"), "--server", "http://service.invalid"});
+  EXPECT_EQ(unknown.exit, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("answered HTTP 407. Try: put a user and a password"));
+  models_status_ = 200;
+  // But not one on this machine, whoever the proxy is.
+  setenv("http_proxy", "http://127.0.0.1:1", 1);
+  const ToolRun near = Run();
+  unsetenv("http_proxy");
+  EXPECT_EQ(near.exit, 0) << near.err;
+  EXPECT_EQ(path, "/v1/completions");
 }
 
 TEST_F(BatchCommand, PatienceHasAnEnd) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/rpc/server.h"
 #include "nlohmann/json.hpp"
 
 namespace baton::bench {
@@ -88,6 +89,7 @@ absl::Status OpenAiTarget::TakeUrl() {
   if (!path.ends_with("/v1")) path += "/v1";
   root_ = absl::StrCat(scheme, "://", host, ":", port, path);
   url_ = root_ + "/completions";
+  direct_ = !options_.use_proxy || IsLoopback(host);
   return options_.look_up_once ? Resolve(host, port) : absl::OkStatus();
 }
 
@@ -150,7 +152,7 @@ void OpenAiTarget::SetUp(CURL* easy) const {
   if (addresses_ != nullptr) curl_easy_setopt(easy, CURLOPT_RESOLVE, addresses_.get());
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");  // what is measured is the server
+  if (direct_) curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, MillisecondsOf(options_.timeout));
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, MillisecondsOf(options_.connect_timeout));
   const TlsOptions& tls = options_.tls;
@@ -194,6 +196,11 @@ absl::StatusOr<OpenAiTarget::Models> OpenAiTarget::AskForModels() const {
     return NobodyThere(error[0] != '\0' ? error.data() : curl_easy_strerror(code));
   }
   curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &answer.http);
+  if (answer.http == 407) {
+    return absl::UnavailableError(
+        absl::StrCat("the proxy on the way to ", root_,
+                     " answered HTTP 407; put a user and a password that it takes into its URL"));
+  }
   if (answer.http != 401 && answer.http != 403) return answer;
   return absl::UnauthenticatedError(absl::StrCat(models, " answered HTTP ", answer.http,
                                                  "; set OPENAI_API_KEY to a key that it takes"));

@@ -32,6 +32,9 @@ struct OpenAiClientOptions {
   bool stream = true;     // answers come as events
   // The host is looked up once, at the start. Else again as it is needed, because it may move.
   bool look_up_once = true;
+  // By the proxy that the environment names, unless the host is this machine. What is measured is
+  // the server alone.
+  bool use_proxy = false;
   TlsOptions tls;           // for https: our certificate and the CA of the server's
   int64_t max_streams = 1;  // at once; open files are checked against it
   base::Duration timeout = std::chrono::seconds(600);        // of one request
@@ -79,7 +82,8 @@ class OpenAiTarget final {
   static void Append(List* list, const std::string& text);
 
   const OpenAiClientOptions options_;
-  std::string root_;  // up to and with "/v1"
+  bool direct_ = true;  // no proxy stands between
+  std::string root_;    // up to and with "/v1"
   std::string url_;
   std::string body_prefix_;  // a JSON object without its last brace
   List headers_{nullptr, &curl_slist_free_all};
