@@ -124,7 +124,7 @@ absl::StatusOr<PlannedRouter> PlanRouter(const FlagSet& set, const ServeFlags& f
 }
 
 bool AnswersReady(const std::string& admin_address) {
-  const HttpServer admin = ServerOf("http://" + admin_address);
+  const HttpAddress admin = AddressOf("http://" + admin_address);
   httplib::Client client(admin.host, admin.port);
   client.set_connection_timeout(std::chrono::milliseconds(200));
   client.set_read_timeout(std::chrono::seconds(1));

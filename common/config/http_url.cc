@@ -68,7 +68,7 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view url) {
                  .path = path == "/" ? "" : std::string(path)};
 }
 
-HttpServer ServerOf(std::string_view origin) {
+HttpAddress AddressOf(std::string_view origin) {
   constexpr int kHttpPort = 80;
   constexpr int kHttpsPort = 443;
   const bool tls = origin.starts_with("https:");

@@ -19,12 +19,12 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view url);
 
 // Whom an origin names, as sockets want it. cpp-httplib, which takes an origin too, reads no IPv6
 // address that has letters.
-struct HttpServer {
+struct HttpAddress {
   bool tls = false;
   std::string host;  // "fd00::2", without the brackets
   int port = 0;      // 80 or 443 where the origin has none
 };
 // `origin` is that of a URL that was parsed.
-HttpServer ServerOf(std::string_view origin);
+HttpAddress AddressOf(std::string_view origin);
 
 }  // namespace baton

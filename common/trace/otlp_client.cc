@@ -78,9 +78,9 @@ class Lateness final {
   std::thread thread_;
 };
 
-std::unique_ptr<httplib::ClientImpl> ClientOf(const HttpServer& server) {
-  if (server.tls) return std::make_unique<httplib::SSLClient>(server.host, server.port);
-  return std::make_unique<httplib::ClientImpl>(server.host, server.port);
+std::unique_ptr<httplib::ClientImpl> ClientOf(const HttpAddress& address) {
+  if (address.tls) return std::make_unique<httplib::SSLClient>(address.host, address.port);
+  return std::make_unique<httplib::ClientImpl>(address.host, address.port);
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ OtlpReply JudgeAnswer(int status, const std::string& retry_after, const std::str
 
 struct OtlpClient::Connection {
   explicit Connection(const std::string& origin)
-      : authority(origin.substr(origin.find("://") + 3)), http(ClientOf(ServerOf(origin))) {
+      : authority(origin.substr(origin.find("://") + 3)), http(ClientOf(AddressOf(origin))) {
     http->set_keep_alive(true);
   }
   const std::string authority;  // "[fd00::2]:4318"; the library would leave out the brackets

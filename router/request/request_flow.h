@@ -36,7 +36,7 @@ class AnswerPart;
 // validated, and its output goes to an AnswerSink:
 //
 //   auto flow = std::make_shared<RequestFlow>(&context, std::move(spec), sink, now, deadline);
-//   if (context.registry->Add(flow->request_id(), flow)) flow->Begin();
+//   if (context.registry->Add(tenant, id, flow)) flow->Begin();
 //
 // From then on it moves through these states by itself, and leaves the registry at its end:
 //

@@ -19,10 +19,10 @@ TEST(ParseHttpUrl, IsAnOriginAndAPath) {
   EXPECT_EQ(parts("http://[fe80::1]/x"), "http://[fe80::1] /x");
 }
 
-TEST(ServerOf, IsWhomTheOriginNames) {
+TEST(AddressOf, IsWhomTheOriginNames) {
   const auto parts = [](const char* origin) {
-    const HttpServer server = ServerOf(origin);
-    return (server.tls ? "tls " : "") + server.host + " " + std::to_string(server.port);
+    const HttpAddress address = AddressOf(origin);
+    return (address.tls ? "tls " : "") + address.host + " " + std::to_string(address.port);
   };
   EXPECT_EQ(parts("http://collector:4318"), "collector 4318");
   EXPECT_EQ(parts("http://collector"), "collector 80");
