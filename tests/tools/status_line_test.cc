@@ -1,6 +1,6 @@
 #include "tools/client/status_line.h"
 
-#include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <unistd.h>
 
@@ -25,7 +25,6 @@ class Terminal final {
     int ends[2] = {-1, -1};
     EXPECT_EQ(openpty(&ends[0], &ends[1], nullptr, nullptr, &size), 0);
     reader_ = UniqueFd(ends[0]);
-    fcntl(reader_.get(), F_SETFL, O_NONBLOCK);
     out_ = fdopen(ends[1], "w");
   }
   ~Terminal() { std::fclose(out_); }
@@ -33,17 +32,26 @@ class Terminal final {
   std::FILE* out() const { return out_; }
 
   std::vector<std::string> Rows() {
+    // A terminal hands on what is written piece by piece, and this last.
+    std::fputc(kEnd, out_);
     std::fflush(out_);
-    char bytes[4096];
-    const ssize_t got = read(reader_.get(), bytes, sizeof(bytes));
-    for (ssize_t i = 0; i < got; ++i) Take(bytes[i]);
+    pollfd readable = {.fd = reader_.get(), .events = POLLIN, .revents = 0};
+    for (char byte = 0; byte != kEnd; Take(byte)) {
+      if (poll(&readable, 1, 10'000) != 1 || read(reader_.get(), &byte, 1) != 1) {
+        ADD_FAILURE() << "nothing more came";
+        break;
+      }
+    }
     std::vector<std::string> shown = rows_;
     for (std::string& row : shown) row.resize(row.find_last_not_of(' ') + 1);
     return shown;
   }
 
  private:
+  static constexpr char kEnd = '\x01';
+
   void Take(char byte) {
+    if (byte == kEnd) return;
     if (byte == '\r') {
       column_ = 0;
     } else if (byte == '\n') {

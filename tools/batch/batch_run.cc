@@ -146,7 +146,6 @@ absl::Status BatchRun::Take(BatchSender::Arrival arrival) {
   const HttpAnswer& answer = arrival.answer;
   if (answer.aborted) return absl::OkStatus();
   const base::Instant now = clock_.Now();
-  window_.OnEnded(now, sent.at);
   switch (VerdictOf(answer)) {
     case Verdict::kFinal:
       window_.OnAnswer();
@@ -160,6 +159,7 @@ absl::Status BatchRun::Take(BatchSender::Arrival arrival) {
       window_.OnAway(now);
       break;
     case Verdict::kSuspect:
+      window_.OnEnded(now, sent.at);
       return TakeSuspect(sent, answer);
     case Verdict::kUnwanted:
       return absl::UnauthenticatedError(

@@ -26,8 +26,8 @@ class SendWindow final {
   // `under_way` are those that it did not refuse; `retry_after` is when it wants to be asked again.
   void OnRefused(base::Instant now, size_t under_way, std::optional<base::Duration> retry_after);
   void OnAway(base::Instant now);
-  // A line that was sent at `sent` is under way no more. Where that took longer than the patience
-  // lasts, the service had taken it, and the patience begins anew.
+  // A line that was sent at `sent`, and may have been taken, has ended without an answer. Where
+  // that took longer than the patience lasts, the patience begins anew.
   void OnEnded(base::Instant now, base::Instant sent);
   // A request that was sent at `sent` took longer than it may, so there were too many.
   void OnTooSlow(base::Instant now, base::Instant sent);

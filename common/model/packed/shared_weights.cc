@@ -156,7 +156,7 @@ void SharedLoad::NoteCopy(const PackedFile& file) const {
     }
     if (!lock.ok()) return;
     auto copies = file.CheckedFor(folder_);
-    if (!copies.has_value()) return;
+    if (!copies.has_value() || std::ranges::find(*copies, key_.copy) != copies->end()) return;
     copies->push_back(key_.copy);
     return file.NoteChecked(folder_, *copies);
   }
@@ -209,8 +209,9 @@ absl::StatusOr<bool> SharedLoad::Write() {
   };
   const base::SteadyClock clock;
   const base::Instant begin = clock.Now();
+  // Others wait until the file is checked, for which all of it comes back from the disk.
   auto writer = PackedFileWriter::Create(folder_, key_.name, key_.identity,
-                                         {.bytes = MostPackedBytes(job_), .time = patience_});
+                                         {.bytes = MostPackedBytes(job_), .time = patience_ / 2});
   if (!writer.ok()) return failed(writer.status());
   absl::Status unwritten;
   const absl::Status packed =

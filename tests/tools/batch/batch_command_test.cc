@@ -268,6 +268,7 @@ TEST_F(BatchCommand, AServiceElsewhereIsAskedByTheProxyOfTheEnvironment) {
     path = request.path;
     Answer(response);
   };
+  for (const char* name : {"no_proxy", "NO_PROXY"}) unsetenv(name);
   setenv("http_proxy", ("http://" + address()).c_str(), 1);
   const ToolRun far =
       RunTool({"batch", Path("in"), Path("out"), "--server", "http://service.invalid"});
