@@ -289,9 +289,12 @@ TEST_F(BatchCommand, AServiceElsewhereIsAskedByTheProxyOfTheEnvironment) {
   EXPECT_EQ(path, "/v1/completions");
 }
 
+// However late a refusal comes.
 TEST_F(BatchCommand, PatienceHasAnEnd) {
   Write("in", RequestLine("a"));
   handler_ = [](const httplib::Request&, httplib::Response& response) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    response.set_header("Retry-After", "0.01");
     Answer(response, R"({"error":{"message":"closing; come back"}})", 503);
   };
   const ToolRun run = Run({"--patience", "100ms"});
