@@ -1,5 +1,7 @@
 #include "common/http/io_thread.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -28,7 +30,7 @@ tcp::socket MovedTo(boost::asio::io_context* context, tcp::socket socket) {
   const tcp::endpoint own = socket.local_endpoint(error);
   tcp::socket moved(*context);
   const int fd = error ? -1 : socket.release(error);
-  if (!error) moved.assign(own.protocol(), fd, error);
+  if (!error && moved.assign(own.protocol(), fd, error)) close(fd);
   return moved;  // what could not be moved is closed
 }
 
@@ -77,6 +79,7 @@ bool IoThread::MakeRoom() {
 }
 
 bool IoThread::Adopt(tcp::socket socket) {
+  if (!socket.is_open()) return false;
   if (shared_->going_away) return false;
   const bool room = MakeRoom();
   if (!room) {
