@@ -1,9 +1,8 @@
 #include "router/edge/byte_budget.h"
 
-#include <chrono>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "router/edge/queue_full.h"
 
 namespace baton {
 namespace {
@@ -16,16 +15,8 @@ absl::Status NeverLeft(size_t bytes, size_t most, size_t limit) {
                                 " of --max-inflight-bytes ", limit, "; send a smaller one"));
 }
 
-absl::Status Later(size_t would, size_t most, const std::string& message) {
-  return MakeError(absl::StatusCode::kResourceExhausted,
-                   {.reason = Reason::kQueueFull,
-                    .values = {{"have", absl::StrCat(would)}, {"limit", absl::StrCat(most)}},
-                    .retry_after = std::chrono::milliseconds(1000)},
-                   message);
-}
-
 absl::Status NotLeft(size_t would, size_t most, size_t limit) {
-  return Later(
+  return QueueFull(
       would, most,
       absl::StrCat("this client's requests in flight would hold ", would, " bytes and may hold ",
                    most, " now, three times what is left of --max-inflight-bytes ", limit,
@@ -33,13 +24,14 @@ absl::Status NotLeft(size_t would, size_t most, size_t limit) {
 }
 
 absl::Status NoRoomForAnswers(size_t would, size_t most, size_t limit) {
-  return Later(would, most,
-               absl::StrCat("with what is gathered for the answer this client's requests in flight "
-                            "would hold ",
-                            would, " bytes, and answers may grow up to ", most,
-                            " now, by what is left of --max-inflight-bytes ", limit,
-                            "; try again later, stream it without best_of, or ask for fewer "
-                            "answers, tokens or logprobs"));
+  return QueueFull(
+      would, most,
+      absl::StrCat("with what is gathered for the answer this client's requests in flight "
+                   "would hold ",
+                   would, " bytes, and answers may grow up to ", most,
+                   " now, by what is left of --max-inflight-bytes ", limit,
+                   "; try again later, stream it without best_of, or ask for fewer "
+                   "answers, tokens or logprobs"));
 }
 
 }  // namespace

@@ -1,26 +1,18 @@
 #include "router/edge/fair_queue.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "router/edge/queue_full.h"
 
 namespace baton {
 namespace {
 
 // A piece costs something even if it is empty, so that many small ones count too.
 constexpr uint64_t kCostOfAPiece = 256;
-
-absl::Status QueueFull(size_t have, size_t limit, const std::string& message) {
-  return MakeError(absl::StatusCode::kResourceExhausted,
-                   {.reason = Reason::kQueueFull,
-                    .values = {{"have", absl::StrCat(have)}, {"limit", absl::StrCat(limit)}},
-                    .retry_after = std::chrono::milliseconds(1000)},
-                   message);
-}
 
 absl::Status TextsFull(const std::string& what, size_t have, size_t limit) {
   return QueueFull(

@@ -40,26 +40,28 @@ class SilenceTest : public RouterTest {
     EXPECT_THAT(answer.ids, ElementsAreArray(Expected("fault", 12)));
     EXPECT_EQ(answer.final->attempts(), attempts);
   }
+
+  // Of a worker that is silent from `point` on, whose attempt does not have the outcome `other`, as
+  // that of one which is only slow would.
+  void ExpectOneBroken(FakePoint point, const std::string& other) {
+    options_.deadlines.status_fresh = std::chrono::seconds(1);
+    StartSplit(point);
+    ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+    EXPECT_EQ(Metric("baton_attempts_total{outcome=\"stream_broken\""), 1);
+    EXPECT_EQ(Metric("baton_attempts_total{outcome=\"" + other + "\""), 0);
+  }
 };
 
 // What it waits for goes elsewhere as soon as the last status is too old, long before an answer
 // that is only slow would be given up.
 TEST_F(SilenceTest, WithoutStatusesAnOverdueReservationIsACountedAttempt) {
-  options_.deadlines.status_fresh = std::chrono::seconds(1);
   options_.deadlines.reserve = std::chrono::milliseconds(100);
-  StartSplit(FakePoint::kReserved);
-  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
-  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"stream_broken\""), 1);
-  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"full\""), 0);
+  ExpectOneBroken(FakePoint::kReserved, "full");
 }
 
 TEST_F(SilenceTest, WithoutStatusesAnOverdueStartedIsACountedAttempt) {
-  options_.deadlines.status_fresh = std::chrono::seconds(1);
   options_.deadlines.commit_to_started = std::chrono::milliseconds(100);
-  StartSplit(FakePoint::kStarted);
-  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
-  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"stream_broken\""), 1);
-  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"push_failed\""), 0);
+  ExpectOneBroken(FakePoint::kStarted, "push_failed");
 }
 
 TEST_F(SilenceTest, AWorkerWithoutStatusesGetsNothingNewAndKeepsItsAnswers) {
