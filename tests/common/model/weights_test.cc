@@ -9,8 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "common/base/fnv128.h"
-#include "common/model/fingerprint.h"
 #include "common/model/tensor_specs.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -338,65 +336,6 @@ TEST_F(WeightsTest, RefusesWhatTheDeviceCannotDoByFlag) {
   options.block_size = 0;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
               HasSubstr("--block-size 0"));
-}
-
-class FingerprintTest : public WeightsTest {
- protected:
-  std::string Fingerprint(kernels::DType dtype = kernels::DType::kF32) {
-    const auto files = CheckpointFiles::Open(dir_ / "m");
-    EXPECT_TRUE(files.ok()) << files.status();
-    const auto fingerprint = ModelFingerprint(dir_ / "m", **files, dtype);
-    EXPECT_TRUE(fingerprint.ok()) << fingerprint.status();
-    return fingerprint.value_or("");
-  }
-};
-
-TEST_F(FingerprintTest, HashesAsPublished) {
-  Fnv128 hash;
-  EXPECT_EQ(hash.Hex(), "6c62272e07bb014262b821756295c58d");
-  const std::byte a[] = {std::byte{'a'}};
-  hash.Add(std::span<const std::byte>(a));
-  EXPECT_EQ(hash.Hex(), "d228cb696f1a8caf78912b704e4a8964");
-}
-
-TEST_F(FingerprintTest, IsEqualForACopyElsewhere) {
-  const std::string here = Fingerprint();
-  EXPECT_EQ(here.size(), 32U);
-  std::filesystem::copy(dir_ / "m", dir_ / "copy", std::filesystem::copy_options::recursive);
-  std::filesystem::remove_all(dir_ / "m");
-  std::filesystem::rename(dir_ / "copy", dir_ / "m");
-  EXPECT_EQ(Fingerprint(), here);
-}
-
-TEST_F(FingerprintTest, AFileThatCannotBeReachedIsAnError) {
-  const auto files = CheckpointFiles::Open(dir_ / "m");
-  ASSERT_TRUE(files.ok()) << files.status();
-  const std::string path = dir_ / "m/tokenizer.json";
-  std::filesystem::remove(path);
-  std::filesystem::create_symlink(path, path);
-  const absl::Status failed = ModelFingerprint(dir_ / "m", **files, kernels::DType::kF32).status();
-  EXPECT_TRUE(absl::IsNotFound(failed)) << failed;
-  EXPECT_THAT(std::string(failed.message()), AllOf(HasSubstr(path), HasSubstr("symbolic links")));
-}
-
-TEST_F(FingerprintTest, DiffersByDtypeConfigTokenizerAndWeights) {
-  const std::string original = Fingerprint();
-  EXPECT_NE(Fingerprint(kernels::DType::kBF16), original);
-
-  EditConfig("rope_theta", 20000.0);
-  const std::string other_config = Fingerprint();
-  EXPECT_NE(other_config, original);
-
-  std::ofstream(dir_ / "m/tokenizer.json", std::ios::app) << "\n";
-  const std::string other_tokenizer = Fingerprint();
-  EXPECT_NE(other_tokenizer, other_config);
-
-  // One sampled byte of the last tensor.
-  std::fstream file(dir_ / "m/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(-1, std::ios::end);
-  file.put('\x7f');
-  file.close();
-  EXPECT_NE(Fingerprint(), other_tokenizer);
 }
 
 }  // namespace
