@@ -1,6 +1,5 @@
 #include "common/base/log.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <string>
@@ -33,32 +32,14 @@ class JsonMessage final : public spdlog::custom_flag_formatter {
   }
 };
 
-// How many bytes of UTF-8 the control character takes that `text` begins with; 0 where it begins
-// with another one.
-size_t ControlBytes(std::string_view text) {
-  const auto first = static_cast<unsigned char>(text[0]);
-  if (first < 0x20 || first == 0x7F) return 1;
-  const bool two = first == 0xC2 && text.size() > 1;  // U+0080 to U+009F, which terminals obey
-  return two && static_cast<unsigned char>(text[1]) < 0xA0 ? 2 : 0;
-}
-
 // Messages hold text from outside. With `%v` alone it could begin lines that look like those of the
 // process, and steer a terminal.
 class OneLineMessage final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& out) override {
-    std::string_view rest(message.payload.data(), message.payload.size());
-    while (!rest.empty()) {
-      const size_t control = ControlBytes(rest);
-      if (control == 0) {
-        out.push_back(rest[0]);
-      } else {
-        const std::string shown = ShownText(rest.substr(0, control));
-        out.append(shown.data(), shown.data() + shown.size());
-      }
-      rest.remove_prefix(std::max<size_t>(control, 1));
-    }
+    const std::string shown = ShownLine({message.payload.data(), message.payload.size()});
+    out.append(shown.data(), shown.data() + shown.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
     return spdlog::details::make_unique<OneLineMessage>();

@@ -1,5 +1,7 @@
 #include "common/base/shown_text.h"
 
+#include <algorithm>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
@@ -19,12 +21,35 @@ size_t BeginOfCharacter(std::string_view text, size_t at) {
   return at;
 }
 
+// How many bytes of UTF-8 the control character takes that `text` begins with; 0 where it begins
+// with another one.
+size_t ControlBytes(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x20 || first == 0x7F) return 1;
+  const bool two = first == 0xC2 && text.size() > 1;  // U+0080 to U+009F, which terminals obey
+  return two && static_cast<unsigned char>(text[1]) < 0xA0 ? 2 : 0;
+}
+
 }  // namespace
 
 std::string ShownText(std::string_view text, size_t bytes_max) {
   const bool cut = text.size() > bytes_max;
   const size_t end = cut ? BeginOfCharacter(text, bytes_max) : text.size();
   return absl::StrCat(absl::CHexEscape({text.data(), end}), cut ? "…" : "");
+}
+
+std::string ShownLine(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const size_t control = ControlBytes(text);
+    if (control == 0) {
+      shown += text[0];
+    } else {
+      shown += ShownText(text.substr(0, control));
+    }
+    text.remove_prefix(std::max<size_t>(control, 1));
+  }
+  return shown;
 }
 
 }  // namespace baton

@@ -11,4 +11,8 @@ namespace baton {
 // and no character of UTF-8 in two.
 std::string ShownText(std::string_view text, size_t bytes_max = 60);
 
+// A whole message that has text from outside in it: control characters alone are escaped, so that
+// it stays in its line and cannot steer a terminal.
+std::string ShownLine(std::string_view text);
+
 }  // namespace baton

@@ -1,9 +1,9 @@
 #include "common/http/local_host.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "boost/asio/ip/address.hpp"
+#include "common/base/shown_text.h"
 
 namespace baton {
 namespace {
@@ -35,7 +35,7 @@ bool IsLocalHostName(std::string_view host) {
 }
 
 std::string HostRefusal(std::string_view host, std::string_view remedy) {
-  return absl::StrCat("the Host '", absl::CHexEscape(std::string(host.substr(0, kMostShown))),
+  return absl::StrCat("the Host '", ShownText(host, kMostShown),
                       "' may be the name of a page elsewhere, made to mean this machine; ask by an "
                       "IP address or localhost",
                       std::string(remedy));

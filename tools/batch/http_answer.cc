@@ -1,8 +1,7 @@
 #include "tools/batch/http_answer.h"
 
-#include <string_view>
-
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "nlohmann/json.hpp"
 
 namespace baton::batch {
@@ -21,21 +20,6 @@ std::string TextAt(const Json& json, const char* path) {
   const Pointer pointer(path);
   if (!json.is_object() || !json.contains(pointer) || !json[pointer].is_string()) return "";
   return json[pointer].get<std::string>();
-}
-
-// Text in UTF-8 with a space in the place of each control character, so that it stays in its line
-// and a terminal only shows it.
-std::string WithoutControls(std::string_view text) {
-  std::string shown;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F are controls, too.
-    const bool two =
-        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    i += two ? 1 : 0;
-    shown += byte < 0x20 || byte == 0x7F || two ? ' ' : text[i];
-  }
-  return shown;
 }
 
 }  // namespace
@@ -71,8 +55,7 @@ std::optional<int64_t> TokensOfBody(const std::string& body) {
 std::string Describe(const HttpAnswer& answer) {
   if (answer.status == 0) return answer.trouble;
   const std::string message = TextAt(ParsedBody(answer.body), "/error/message");
-  return absl::StrCat("HTTP ", answer.status, message.empty() ? "" : ": ",
-                      WithoutControls(message));
+  return absl::StrCat("HTTP ", answer.status, message.empty() ? "" : ": ", ShownLine(message));
 }
 
 }  // namespace baton::batch

@@ -37,5 +37,12 @@ TEST(ShownText, BytesThatAreNoUtf8AreCutAnywhere) {
   EXPECT_EQ(ShownText("\x80\x80", 1), "\\x80…");
 }
 
+TEST(ShownLine, EscapesControlCharactersAlone) {
+  EXPECT_EQ(ShownLine("it's «full»"), "it's «full»");
+  EXPECT_EQ(ShownLine("a\nb\x1b[31m\x7f\u009b2J\u00a0"), "a\\nb\\x1b[31m\\x7f\\xc2\\x9b2J\u00a0");
+  EXPECT_EQ(ShownLine("\xc2"), "\xc2") << "no character";
+  EXPECT_EQ(ShownLine(""), "");
+}
+
 }  // namespace
 }  // namespace baton

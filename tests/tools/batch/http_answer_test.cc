@@ -37,7 +37,8 @@ TEST(HttpAnswer, IsDescribedInTheServicesWords) {
   EXPECT_EQ(
       Describe({.status = 429,
                 .body = R"({"error":{"message":"it's «full»\n\u001b[31m\u009b2J\u007f\u00a0!"}})"}),
-      "HTTP 429: it's «full»  [31m 2J \u00a0!");
+      R"(HTTP 429: it's «full»\n\x1b[31m\xc2\x9b2J\x7f)"
+      "\u00a0!");
   EXPECT_EQ(Describe({.trouble = "refused"}), "refused");
 }
 
