@@ -45,6 +45,8 @@ def refuses(address):
         socket.create_connection(address, timeout=5).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        pass  # The port was closed while this connection waited to be accepted; the next try says it.
     return False
 
 
