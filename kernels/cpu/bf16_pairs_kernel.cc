@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/band_gemm.h"
 
@@ -20,6 +21,7 @@ constexpr int64_t kPairBytes = 4;
 constexpr int64_t kPairStride = kBandWidth * kPairBytes;
 constexpr int kHalves = 2;  // vectors of a band's width
 constexpr int kPairsOfStep = static_cast<int>(kBandDepth) / 2;
+constexpr int kTileRows = 8;
 
 using WordTag = hn::Repartition<int32_t, FloatTag>;
 using WordVec = hn::Vec<WordTag>;
@@ -34,29 +36,68 @@ HWY_INLINE FloatVec AddPair(FloatVec sums, WordVec pairs, WordVec inputs) {
   return sums;
 }
 
-// How far ahead tiles of six rows or more fetch a band into the second-level cache, which take as
-// long to multiply as to read. The processor's own fetching does not fill the time that they
-// multiply. Fewer rows are faster without: they wait for nothing but that fetching.
+// How a tile fetches what is multiplied after it, into the second-level cache.
+enum class Fetching {
+  kNothing,
+  kAhead,           // of the band at work, kAheadBytes ahead
+  kEveryPair,       // a line of its part of the next slice while it multiplies a pair
+  kEveryOtherPair,  // the same at half the rate
+};
+
+// A tile that is alone multiplies six rows or more for as long as it takes to read their band. The
+// processor's own fetching does not fill that time, so it fetches ahead. Fewer rows are faster
+// without: they wait for nothing but that fetching.
+constexpr int64_t kFewestToFetch = 6;
 constexpr int64_t kAheadBytes = 16 << 10;
 
-// sums [kRows][32] = the rows of a tile, whose first is at `x`, times one band, which is read from
-// front to back. The first tile that uses a band brings it from memory (kFetches). With one row the
-// two halves of the band's sums hide the latency of the additions behind memory.
-template <int kRows, bool kFetches>
-void PairsTile(const BandRows& rows, const std::byte* x, const std::byte* band, int64_t steps,
-               float* sums, int64_t sum_stride) {
+// The tiles of a block pass a band in slices of so many steps, 32 KiB, and fetch the next slice
+// together, each its part of it. If the first tile fetched all, it would wait for memory, which
+// would have nothing to do while the others multiply.
+constexpr int64_t kSliceSteps = 16;
+
+// A tile's work on some steps of a band.
+struct TileWork {
+  const std::byte* x = nullptr;     // the first row's first step
+  const std::byte* band = nullptr;  // its first step
+  int64_t steps = 0;
+  float* sums = nullptr;  // [rows][32], `sum_stride` apart
+  int64_t sum_stride = 0;
+  bool adds = false;                       // to what `sums` holds
+  const std::byte* fetch_begin = nullptr;  // its part of the next slice
+  const std::byte* fetch_end = nullptr;
+};
+
+// Sets sums to the rows' products with the steps, or adds these to them. The band is read from
+// front to back. With one row the two halves of its sums hide the latency of the additions behind
+// memory.
+template <int kRows, Fetching kFetching>
+void PairsTile(const BandRows& rows, const TileWork& work) {
   FloatVec totals[kRows][kHalves];
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) totals[r][0] = totals[r][1] = hn::Zero(kFloat);
-  for (int64_t step = 0; step < steps; ++step) {
+  for (int r = 0; r < kRows; ++r) {
+    totals[r][0] = totals[r][1] = hn::Zero(kFloat);
+    if (work.adds) {
+      totals[r][0] = hn::LoadU(kFloat, work.sums + r * work.sum_stride);
+      totals[r][1] = hn::LoadU(kFloat, work.sums + r * work.sum_stride + kPanelWidth);
+    }
+  }
+  const std::byte* x = work.x;
+  const std::byte* band = work.band;
+  const std::byte* fetch = work.fetch_begin;
+  for (int64_t step = 0; step < work.steps; ++step) {
 #pragma GCC unroll 4
     for (int pair = 0; pair < kPairsOfStep; ++pair) {
       const auto* const from = reinterpret_cast<const int32_t*>(band + pair * kPairStride);
       const auto low = hn::LoadU(WordTag(), from);
       const auto high = hn::LoadU(WordTag(), from + kPanelWidth);
-      if constexpr (kFetches) {
+      if constexpr (kFetching == Fetching::kAhead) {
         __builtin_prefetch(band + pair * kPairStride + kAheadBytes, 0, 2);
         __builtin_prefetch(band + pair * kPairStride + kBandLineBytes + kAheadBytes, 0, 2);
+      } else if constexpr (kFetching != Fetching::kNothing) {
+        if ((kFetching == Fetching::kEveryPair || pair % 2 == 0) && fetch < work.fetch_end) {
+          __builtin_prefetch(fetch, 0, 2);
+          fetch += kBandLineBytes;
+        }
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -71,36 +112,72 @@ void PairsTile(const BandRows& rows, const std::byte* x, const std::byte* band, 
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    hn::StoreU(totals[r][0], kFloat, sums + r * sum_stride);
-    hn::StoreU(totals[r][1], kFloat, sums + r * sum_stride + kPanelWidth);
+    float* const to = work.sums + r * work.sum_stride;
+    hn::StoreU(totals[r][0], kFloat, to);
+    hn::StoreU(totals[r][1], kFloat, to + kPanelWidth);
   }
 }
 
-using PairsTileFn = void (*)(const BandRows& rows, const std::byte* x, const std::byte* band,
-                             int64_t steps, float* sums, int64_t sum_stride);
+using PairsTileFn = void (*)(const BandRows& rows, const TileWork& work);
 
-template <bool kFetches>
-PairsTileFn TileFor(int64_t count) {
-  static constexpr PairsTileFn kTiles[] = {
-      &PairsTile<1, false>,    &PairsTile<2, false>,    &PairsTile<3, false>,
-      &PairsTile<4, false>,    &PairsTile<5, false>,    &PairsTile<6, kFetches>,
-      &PairsTile<7, kFetches>, &PairsTile<8, kFetches>,
-  };
+template <Fetching kFetching, int... kRows>
+PairsTileFn TileOf(std::integer_sequence<int, kRows...> /*rows*/, int64_t count) {
+  static constexpr PairsTileFn kTiles[] = {&PairsTile<kRows + 1, kFetching>...};
   return kTiles[count - 1];
+}
+
+PairsTileFn TileOf(int64_t count, Fetching fetching) {
+  constexpr auto kRows = std::make_integer_sequence<int, kTileRows>();
+  switch (fetching) {
+    case Fetching::kNothing:
+      break;
+    case Fetching::kAhead:
+      return TileOf<Fetching::kAhead>(kRows, count);
+    case Fetching::kEveryPair:
+      return TileOf<Fetching::kEveryPair>(kRows, count);
+    case Fetching::kEveryOtherPair:
+      return TileOf<Fetching::kEveryOtherPair>(kRows, count);
+  }
+  return TileOf<Fetching::kNothing>(kRows, count);
+}
+
+// sums [part.count][part.width()], of which those of one band begin at `sums`.
+void MultiplyBand(const BandProduct& product, const BandPart& part, const std::byte* band,
+                  float* sums) {
+  const BandRows& rows = product.rows;
+  const int64_t tiles = (part.count + rows.tile_rows - 1) / rows.tile_rows;
+  Fetching fetching = Fetching::kNothing;
+  int64_t slice_steps = product.steps;
+  if (part.fetches && tiles > 1) {
+    fetching = tiles > 3 ? Fetching::kEveryOtherPair : Fetching::kEveryPair;
+    slice_steps = kSliceSteps;
+  } else if (part.fetches && part.count >= kFewestToFetch) {
+    fetching = Fetching::kAhead;
+  }
+  for (int64_t step = 0; step < product.steps; step += slice_steps) {
+    TileWork work = {.band = band + step * kBandStepBytes,
+                     .steps = std::min(slice_steps, product.steps - step),
+                     .sum_stride = part.width(),
+                     .adds = step > 0};
+    const std::byte* const next = work.band + work.steps * kBandStepBytes;
+    const int64_t lines = work.steps * kBandStepBytes / kBandLineBytes;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t row = tile * rows.tile_rows;
+      const int64_t count = std::min(rows.tile_rows, part.count - row);
+      work.x = rows.tile(part.first + row) + step * rows.step_stride;
+      work.sums = sums + row * part.width();
+      work.fetch_begin = next + lines * tile / tiles * kBandLineBytes;
+      work.fetch_end = next + lines * (tile + 1) / tiles * kBandLineBytes;
+      TileOf(count, fetching)(rows, work);
+    }
+  }
 }
 
 // A band is used by all tiles of a block while it is in the second-level cache.
 void RunPairs(const BandProduct& product, int64_t begin, int64_t end) {
-  const BandRows& rows = product.rows;
   ForEachBandPart(product, begin, end, [&](const BandPart& part, float* sums) {
     for (int64_t band = 0; band < part.bands; ++band) {
-      for (int64_t row = 0; row < part.count; row += rows.tile_rows) {
-        const int64_t of_tile = std::min(rows.tile_rows, part.count - row);
-        const bool first_use = part.fetches && row == 0;
-        const PairsTileFn multiply = first_use ? TileFor<true>(of_tile) : TileFor<false>(of_tile);
-        multiply(rows, rows.tile(part.first + row), product.band(part.first_band + band),
-                 product.steps, sums + row * part.width() + band * kBandWidth, part.width());
-      }
+      MultiplyBand(product, part, product.band(part.first_band + band), sums + band * kBandWidth);
     }
   });
 }
@@ -117,7 +194,7 @@ const BandKernel& PairsKernel() {
                                          .layout = "bands of 32 pairs, version 1",
                                          .pair_stride = N_AVX3::kPairStride,
                                          .half_stride = kBandLineBytes,
-                                         .tile_rows = 8,
+                                         .tile_rows = N_AVX3::kTileRows,
                                          .equal_tiles = true,
                                          .max_rows = 256,
                                          .rows_in_place = 3,

@@ -103,7 +103,7 @@ struct ReadAhead {
   HWY_INLINE void Fetch() {
     if (next >= end) return;
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(next + i);
+    for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(next + i, 0, 2);
     next += std::max<int64_t>(kBytes, 64);
   }
 };
