@@ -39,6 +39,7 @@ from slots import Slots  # noqa: E402
 
 TICK_S = 0.005
 QUIET_S = 60  # at most, until everything is up, seen and given back
+MISSES = 40  # one after the other, after which no blow will be struck
 
 
 class Chaos:
@@ -164,6 +165,7 @@ class Chaos:
         options, number = self._options, 0
         begin = time.monotonic()  # however long the start took
         end = begin + options.seconds if options.seconds else float("inf")
+        missed = 0  # when a blow was last struck
         while not self.failures:
             left = options.blows - self.struck.total() if options.blows else sys.maxsize
             seconds = min(options.round_seconds, end - time.monotonic() - 5)
@@ -171,8 +173,14 @@ class Chaos:
                 break
             if number:
                 self.load.resume()
+            struck = self.struck.total()
             self.round(number, left, seconds)
             number += 1
+            if self.struck.total() > struck:
+                missed = self.missed.total()
+            elif options.blows and self.missed.total() >= missed + MISSES:
+                self._fail(f"{self.missed.total() - missed} blows in a row missed their target, so "
+                           f"--blows {options.blows} would not end")
         self.load.end()
         self.service.end()
         for problem in (*self.memory.growth(), *self._in_vain()):

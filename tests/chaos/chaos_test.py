@@ -9,6 +9,7 @@ import tempfile
 import time
 import types
 import unittest
+from unittest import mock
 
 import grpc
 
@@ -268,8 +269,8 @@ class Memory(unittest.TestCase):
 class FakeRun(chaos.Chaos):
     """A run that began long ago, of a service and clients that are not there."""
 
-    def __init__(self, seconds, strikes, answers):  # pylint: disable=super-init-not-called
-        self._options = chaos.parse(["--seconds", str(seconds)])
+    def __init__(self, seconds, strikes, answers, *flags):  # pylint: disable=super-init-not-called
+        self._options = chaos.parse([*(["--seconds", str(seconds)] if seconds else []), *flags])
         self._began = time.monotonic() - 1000
         self._strikes, self.rounds = strikes, 0
         self.failures = []
@@ -303,6 +304,14 @@ class Run(unittest.TestCase):
 
     def test_a_run_whose_blows_all_missed_fails(self):
         self.assertIn("1 missed", self.failures(6.1, False, 3)[0])
+
+    def test_a_number_of_blows_is_given_up_when_all_miss(self):
+        shape = [None, False, 3, "--blows", "5", "--round-seconds", "1"]
+        with mock.patch.object(chaos, "MISSES", 3):
+            run = FakeRun(*shape)
+            run.run()
+        self.assertEqual(run.rounds, 3)
+        self.assertIn("3 blows in a row missed", run.failures[0])
 
     def test_a_run_without_an_answer_fails(self):
         self.assertIn("no client", self.failures(6.1, True, 0)[0])
