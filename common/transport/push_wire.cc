@@ -55,9 +55,24 @@ std::string HeaderOf(const KvPiece& piece) {
   return header;
 }
 
+// protobuf's parser takes no more bytes for a tag or a length; its stream would.
+constexpr int kMostVarintBytes = 5;
+
+// 0, which is no tag, at the end and where none can be read.
+uint32_t ReadTag(CodedInputStream* in) {
+  const int begin = in->CurrentPosition();
+  const uint32_t tag = in->ReadTag();
+  return in->CurrentPosition() - begin <= kMostVarintBytes ? tag : 0;
+}
+
+bool ReadLength(CodedInputStream* in, int* length) {
+  const int begin = in->CurrentPosition();
+  return in->ReadVarintSizeAsInt(length) && in->CurrentPosition() - begin <= kMostVarintBytes;
+}
+
 bool ReadData(CodedInputStream* in, KvPiece* piece) {
   int left = 0;
-  if (!in->ReadVarintSizeAsInt(&left) || static_cast<size_t>(left) > kMaxPieceBytes) return false;
+  if (!ReadLength(in, &left) || static_cast<size_t>(left) > kMaxPieceBytes) return false;
   piece->parts.clear();  // the last of repeated fields counts
   while (left > 0) {
     const void* data = nullptr;
@@ -131,17 +146,17 @@ std::optional<KvPiece> DecodePiece(grpc::ByteBuffer* message) {
   grpc::ProtoBufferReader stream(message);
   CodedInputStream in(&stream);
   int size = 0;
-  if (in.ReadTag() != kPieceTag || !in.ReadVarintSizeAsInt(&size)) return std::nullopt;
+  if (ReadTag(&in) != kPieceTag || !ReadLength(&in, &size)) return std::nullopt;
   // The reader takes the largest of all sizes for no limit, so that the piece would seem empty.
   if (static_cast<size_t>(size) > bytes) return std::nullopt;
   const CodedInputStream::Limit outer = in.PushLimit(size);
   KvPiece piece;
   while (in.BytesUntilLimit() > 0) {
-    if (!ReadField(&in, in.ReadTag(), &piece)) return std::nullopt;
+    if (!ReadField(&in, ReadTag(&in), &piece)) return std::nullopt;
   }
   in.PopLimit(outer);
   // A message with another field is left to protobuf, which knows how to merge the two.
-  if (in.ReadTag() != 0 || !in.ConsumedEntireMessage()) return std::nullopt;
+  if (ReadTag(&in) != 0 || !in.ConsumedEntireMessage()) return std::nullopt;
   return piece;
 }
 

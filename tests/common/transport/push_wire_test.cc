@@ -226,6 +226,30 @@ TEST(PushWireTest, LengthsThatLieAreRefused) {
   EXPECT_TRUE(ExpectAgreement(WireOf(std::string(kMaxPieceBytes, 'x'))));
 }
 
+// A number with zeros that it does not need, in so many bytes.
+std::string LongVarint(uint32_t number, size_t bytes) {
+  std::string wire;
+  for (size_t i = 0; i < bytes; ++i) {
+    wire += static_cast<char>((number >> std::min<size_t>(7 * i, 31) & 0x7f) |
+                              (i + 1 < bytes ? 0x80 : 0));
+  }
+  return wire;
+}
+
+TEST(PushWireTest, TagsAndLengthsMayHaveFiveBytes) {
+  const uint32_t piece_tag = 2 << 3 | 2, data_tag = 3 << 3 | 2;
+  const std::string data = Bytes(3, "abc");
+  for (size_t bytes = 1; bytes <= 11; ++bytes) {
+    SCOPED_TRACE(bytes);
+    const bool right = bytes <= 5;
+    EXPECT_EQ(ExpectAgreement(LongVarint(piece_tag, bytes) + Varint(5) + data), right);
+    EXPECT_EQ(ExpectAgreement(Varint(piece_tag) + LongVarint(5, bytes) + data), right);
+    EXPECT_EQ(ExpectAgreement(Varint(piece_tag) + LongVarint(0, bytes)), right);
+    EXPECT_EQ(ExpectAgreement(Bytes(2, LongVarint(data_tag, bytes) + Varint(3) + "abc")), right);
+    EXPECT_EQ(ExpectAgreement(Bytes(2, Varint(data_tag) + LongVarint(3, bytes) + "abc")), right);
+  }
+}
+
 TEST(PushWireTest, DamagedMessagesAreReadAsProtobufReadsThem) {
   constexpr uint32_t kSeed = 20;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
