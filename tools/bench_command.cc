@@ -39,7 +39,12 @@ absl::Status CheckFile(const std::string& file, const char* flag) {
   if (std::filesystem::is_directory(file, ignored)) {
     return UsageError(what, "that is a folder", "a file in it");
   }
-  const std::filesystem::path parent = std::filesystem::absolute(file).parent_path();
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::absolute(file, error).parent_path();
+  if (error) {
+    return UsageError(what, "the folder that this runs in is no longer there",
+                      "a path that begins with /");
+  }
   if (access(parent.c_str(), W_OK) == 0) return absl::OkStatus();
   return UsageError(what,
                     absl::StrCat("the folder ", parent.string(), " is not there or not writable"),

@@ -23,7 +23,11 @@ bool IsFolder(const std::filesystem::path& path) {
 }
 
 // As what a path is relative to decides where it leads.
-std::string FromHere() { return "by its path from " + std::filesystem::current_path().string(); }
+std::string FromHere() {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  return "by its path from " + (error ? "a folder that is no longer there" : here.string());
+}
 
 // Whether `value` is one of the words that the flag takes beside a path, as "auto".
 bool IsWordOf(const Flag& flag, const std::string& value) {

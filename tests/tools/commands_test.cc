@@ -54,6 +54,23 @@ TEST(RunBaton, ConfigPrintEndsWithTheLimitsOfARequest) {
               HasSubstr("#   spec.stop.stop_token_ids: at most 256 entries\n"));
 }
 
+TEST(RunBaton, AFolderThatWasRemovedUnderACommandIsSaid) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  const ScratchFolder scratch;
+  const std::string config = scratch.Write("config.toml", "[decode]\n");
+  const std::string gone = scratch / "gone";
+  std::filesystem::create_directory(gone);
+  std::filesystem::current_path(gone);
+  std::filesystem::remove(gone);
+  const ToolRun bench = RunTool({"bench", "--out", "x.json", "--concurrency", "1"});
+  const ToolRun check = RunTool({"config", "check", "decode", config, "nowhere"});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(bench.exit, 2);
+  EXPECT_THAT(bench.err, HasSubstr("the folder that this runs in is no longer there"));
+  EXPECT_EQ(check.exit, 2);
+  EXPECT_THAT(check.err, HasSubstr("from a folder that is no longer there"));
+}
+
 TEST(RunBaton, EveryCommandHasHelp) {
   for (const Command& command : Commands()) {
     Arguments arguments;
