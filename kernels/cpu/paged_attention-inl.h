@@ -94,7 +94,8 @@ struct AttentionMemory {
 
 // What is read after what is computed now. It is fetched evenly meanwhile: many requests at once
 // would wait for each other, and the products for them. Blocks lie far apart, so the processor does
-// not guess them.
+// not guess them. It goes to the second-level cache: the first one may wait for few lines at a
+// time.
 struct ReadAhead {
   const std::byte* next = nullptr;
   const std::byte* end = nullptr;
