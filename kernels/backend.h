@@ -161,7 +161,7 @@ struct BackendInfo {
   std::string matmul;  // the implementation that was chosen, e.g. "pairs:avx512_bf16"
   int threads = 1;
   DType compute_dtype = DType::kF32;
-  int attention_version = 1;
+  int attention_version = 1;  // of the arithmetic; on a CPU 2 is in pairs of bfloat16
   int ranks = 1;  // of the tensor-parallel group; they decide how sums over ranks are rounded
   // Whether the device keeps the last id that each slot drew. A step may then begin, and feed those
   // ids, before the step that draws them has ended; at most two steps are between BeginStep and

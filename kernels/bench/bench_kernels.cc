@@ -139,10 +139,17 @@ void BenchSteps(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   const int prefill = sizes.prefill_sequences;
   const int tokens = sizes.prefill_tokens;
   bench.Line("prefill of " + std::to_string(prefill) + " x " + std::to_string(tokens),
-             Limit::kProducts, prefill * step.prefill_flops(tokens), [&] {
+             Limit::kProducts, prefill * step.prefill_flops(tokens, tokens), [&] {
                step.Begin(prefill, tokens, tokens);
                step.Forward();
              });
+  if (sizes.context > tokens) {
+    bench.Line("prefill, last " + std::to_string(tokens) + " of " + std::to_string(sizes.context),
+               Limit::kProducts, step.prefill_flops(tokens, sizes.context), [&] {
+                 step.Begin(1, tokens, sizes.context);
+                 step.Forward();
+               });
+  }
   std::vector<int> batches = {sizes.batch};
   // The KV cache may have no room for more sequences than the first batch has.
   for (const int fewer : {8, 1}) {
@@ -179,10 +186,9 @@ void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   line("rope + store" + of, Limit::kBytes, step.rope_bytes(rows), [&] { step.Rope(); });
   line("embed" + of, Limit::kBytes, step.embed_bytes(rows), [&] { step.Embed(); });
   line("attention, prefill of " + std::to_string(prefill) + " x " + std::to_string(tokens),
-       Limit::kFlops, prefill * step.attention_flops(tokens), [&] { step.Attention(); });
+       Limit::kFlops, prefill * step.attention_flops(tokens, tokens), [&] { step.Attention(); });
   if (sizes.context > tokens) {
-    const double flops =
-        step.attention_flops(sizes.context) - step.attention_flops(sizes.context - tokens);
+    const double flops = step.attention_flops(tokens, sizes.context);
     bench.Line("attention, last " + std::to_string(tokens) + " of " + std::to_string(sizes.context),
                Limit::kFlops, flops, [&] {
                  step.Begin(1, tokens, sizes.context);
@@ -235,7 +241,7 @@ struct RunOptions {
   int rounds = 7;
   std::string shape;  // empty: by the device
   std::optional<DType> kv_dtype;
-  int context = 0;  // of decode; 0: the shape's own
+  int context = 0;  // of decode and of a prompt's end; 0: the shape's own
   int rows = 0;     // of products; 0: the shape's own numbers
   std::string only = "matmuls,steps,operations";
 };

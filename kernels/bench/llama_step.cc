@@ -286,11 +286,12 @@ double LlamaStep::matmul_flops(int rows) const {
   return 2.0 * rows * model_.layers * model_.layer_weights();
 }
 double LlamaStep::logit_flops(int rows) const { return 2.0 * rows * model_.vocab * model_.hidden; }
-double LlamaStep::attention_flops(int tokens) const {
-  return 4.0 * model_.q_heads * model_.head_dim * tokens * (tokens + 1) / 2;
+double LlamaStep::attention_flops(int tokens, int context) const {
+  const double keys = tokens * (context - (tokens - 1) / 2.0);
+  return 4.0 * model_.q_heads * model_.head_dim * keys;
 }
-double LlamaStep::prefill_flops(int tokens) const {
-  return matmul_flops(tokens) + logit_flops(1) + model_.layers * attention_flops(tokens);
+double LlamaStep::prefill_flops(int tokens, int context) const {
+  return matmul_flops(tokens) + logit_flops(1) + model_.layers * attention_flops(tokens, context);
 }
 double LlamaStep::attention_bytes(int sequences, int context) const {
   return 2.0 * sequences * context * model_.kv_heads * static_cast<double>(kv_.layout.row_bytes());

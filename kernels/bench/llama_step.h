@@ -100,8 +100,9 @@ class LlamaStep {
   double matmul_bytes(int rows) const;  // the weights that MatMuls(rows) reads
   double matmul_flops(int rows) const;  // of the layers
   double logit_flops(int rows) const;
-  double attention_flops(int tokens) const;  // of one layer and one whole prompt
-  double prefill_flops(int tokens) const;
+  // Of the last `tokens` of a prompt of `context`; of one layer, and of a step.
+  double attention_flops(int tokens, int context) const;
+  double prefill_flops(int tokens, int context) const;
   double attention_bytes(int sequences, int context) const;  // of one layer
   double norm_bytes(int tokens) const;
   double silu_bytes(int tokens) const;

@@ -9,32 +9,21 @@
 #include "kernels/cpu/band_walk-inl.h"
 #include "kernels/cpu/vec-inl.h"
 
-// Machines with avx512_bf16 have the rest of AVX-512.
 #if HWY_TARGET == HWY_AVX3
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
 // Products of pairs in bfloat16: to each output's sum, pairs of columns are added in ascending
-// order, each pair's products as VDPBF16PS adds them. The instruction takes denormal inputs as 0,
-// and makes denormal sums 0.
+// order, each pair's products as AddPair does.
 constexpr int64_t kPairBytes = 4;
 constexpr int64_t kPairStride = kBandWidth * kPairBytes;
 constexpr int kHalves = 2;  // vectors of a band's width
 constexpr int kPairsOfStep = static_cast<int>(kBandDepth) / 2;
 constexpr int kTileRows = 8;
 
-using WordTag = hn::Repartition<int32_t, FloatTag>;
-using WordVec = hn::Vec<WordTag>;
-
 struct __attribute__((packed, may_alias)) PairOfInputs {
-  int32_t bits;
+  uint32_t bits;
 };
-
-// The assembler's way keeps the rest of the file at AVX-512 alone.
-HWY_INLINE FloatVec AddPair(FloatVec sums, WordVec pairs, WordVec inputs) {
-  asm("vdpbf16ps %2, %1, %0" : "+v"(sums.raw) : "v"(pairs.raw), "v"(inputs.raw));
-  return sums;
-}
 
 // How a tile fetches what is multiplied after it, into the second-level cache.
 enum class Fetching {
@@ -87,7 +76,7 @@ void PairsTile(const BandRows& rows, const TileWork& work) {
   for (int64_t step = 0; step < work.steps; ++step) {
 #pragma GCC unroll 4
     for (int pair = 0; pair < kPairsOfStep; ++pair) {
-      const auto* const from = reinterpret_cast<const int32_t*>(band + pair * kPairStride);
+      const auto* const from = reinterpret_cast<const uint32_t*>(band + pair * kPairStride);
       const auto low = hn::LoadU(WordTag(), from);
       const auto high = hn::LoadU(WordTag(), from + kPanelWidth);
       if constexpr (kFetching == Fetching::kAhead) {

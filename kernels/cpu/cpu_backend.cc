@@ -53,14 +53,16 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
                    .matmul = gemm->implementation(),
                    .threads = threads,
                    .compute_dtype = options.compute_dtype,
+                   .attention_version = cpu::AttentionVersion(isa),
                    .ranks = options.collective != nullptr ? options.collective->size() : 1,
                    .rounds_inputs = true};
-  return std::unique_ptr<Backend>(
-      new CpuBackend(std::move(info), cpu::VectorIsa(isa), std::move(gemm), options.collective));
+  return std::unique_ptr<Backend>(new CpuBackend(std::move(info), cpu::VectorIsa(isa),
+                                                 std::move(gemm), cpu::ChoosePagedAttention(isa),
+                                                 options.collective));
 }
 
 CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,
-                       Collective* collective)
+                       cpu::PagedAttentionFn paged_attention, Collective* collective)
     : HostBackend(std::move(info), collective),
       team_(this->info().threads),
       gemm_(std::move(gemm)),
@@ -69,7 +71,7 @@ CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),
       rope_store_(cpu::ChooseRopeStore(isa)),
-      paged_attention_(cpu::ChoosePagedAttention(isa)),
+      paged_attention_(paged_attention),
       sample_ops_(cpu::ChooseSampleOps(isa)) {
   for (int thread = 0; thread < this->info().threads; ++thread) samplers_.emplace_back(sample_ops_);
 }

@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
-#include "kernels/cpu/attention_tasks.h"
+#include "kernels/cpu/attention/attention_tasks.h"
+#include "kernels/cpu/attention/paged_attention.h"
 #include "kernels/cpu/cpu_images.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/paged_attention.h"
 #include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/rope_store.h"
@@ -48,7 +48,7 @@ class CpuBackend final : public HostBackend {
 
  private:
   CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,
-             Collective* collective);
+             cpu::PagedAttentionFn paged_attention, Collective* collective);
 
   cpu::ThreadTeam team_;
   std::unique_ptr<cpu::Gemm> gemm_;

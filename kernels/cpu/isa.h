@@ -8,9 +8,9 @@
 namespace baton::kernels::cpu {
 
 // The instruction sets of a backend. Every kernel that all machines have exists once for AVX2 and
-// once for AVX-512, and a backend uses one of them from start to end; kAvx512Bf16 and kAmx are
-// AVX-512 with products in bf16 by pairs and by tiles. Whether products by integers take VNNI,
-// whose bits are those of the others, is asked of the machine.
+// once for AVX-512, and a backend uses one of them from start to end; kAvx512Bf16 is AVX-512 with
+// products in bf16, attention's among them, by pairs, and kAmx with products by tiles. Whether
+// products by integers take VNNI, whose bits are those of the others, is asked of the machine.
 enum class Isa { kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
 std::string_view Name(Isa isa);
@@ -22,7 +22,7 @@ std::string_view Name(Isa isa);
 // and where the machine lacks what is wanted, FAILED_PRECONDITION where it lacks AVX2, too.
 absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype);
 
-// The instruction set of all kernels but the product: kAvx2 or kAvx512.
+// The instruction set of all kernels but the product and attention: kAvx2 or kAvx512.
 Isa VectorIsa(Isa isa);
 
 // Whether this machine multiplies pairs of bf16 (avx512_bf16).

@@ -32,6 +32,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<FloatTag>;
+using WordTag = hn::RebindToUnsigned<FloatTag>;
+using WordVec = hn::Vec<WordTag>;
 constexpr FloatTag kFloat;
 constexpr int64_t kLanes = static_cast<int64_t>(HWY_MAX_BYTES / sizeof(float));
 
@@ -120,6 +122,16 @@ HWY_INLINE void StoreFromF32(FloatVec value, uint16_t* to) {
   const auto chosen = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
   hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, chosen)), du16, to);
 }
+
+#if HWY_TARGET == HWY_AVX3
+// Adds to each sum the two products of a pair in bfloat16, as VDPBF16PS does: denormal inputs are
+// taken as 0, and denormal sums made 0. For machines where HasAvx512Bf16() holds. It is written in
+// assembler so that what calls it need not be compiled for them.
+HWY_INLINE FloatVec AddPair(FloatVec sums, WordVec pairs, WordVec inputs) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sums.raw) : "v"(pairs.raw), "v"(inputs.raw));
+  return sums;
+}
+#endif
 
 // Loads the first `count` lanes of a vector; the others are 0.
 template <typename T>

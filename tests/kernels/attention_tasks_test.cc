@@ -1,5 +1,5 @@
 // How the attention of a step is divided over threads.
-#include "kernels/cpu/attention_tasks.h"
+#include "kernels/cpu/attention/attention_tasks.h"
 
 #include <gtest/gtest.h>
 

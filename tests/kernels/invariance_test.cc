@@ -196,7 +196,8 @@ TEST_P(InvarianceTest, AttentionDoesNotDependOnTheBlockSize) {
   const std::vector<int> lengths = {700, 90};
   for (const Case& c :
        {Case{ShapeOf(4, 2, 64), dtype()}, Case{ShapeOf(7, 1, 40, 100), dtype()},
-        Case{ShapeOf(4, 1, 32, 300), DType::kInt8}, Case{ShapeOf(2, 2, 48, 21), DType::kFp8}}) {
+        Case{ShapeOf(3, 1, 80, 21), dtype()}, Case{ShapeOf(4, 1, 32, 300), DType::kInt8},
+        Case{ShapeOf(2, 2, 48, 21), DType::kFp8}}) {
     SCOPED_TRACE(testing::Message() << c.shape.q_heads << "/" << c.shape.kv_heads << " window "
                                     << c.shape.sliding_window << " kv " << Name(c.kv));
     const auto backend = WithThreads(2);
@@ -217,6 +218,40 @@ TEST_P(InvarianceTest, AttentionDoesNotDependOnTheBlockSize) {
               << "blocks of " << block_size << ", whole " << sequence << " " << i;
           ASSERT_EQ(chunked.out(sequence).bits(i), want)
               << "blocks of " << block_size << ", chunked " << sequence << " " << i;
+        }
+      }
+    }
+  }
+}
+
+// Nor on whether a thread computes several KV heads at once, as it does where a step has many
+// sequences.
+TEST_P(InvarianceTest, AttentionDoesNotDependOnTheHeadsOfATask) {
+  const std::vector<int> lengths = {600, 90, 33, 7, 258, 12, 1, 300};
+  for (const AttentionShape& shape : {ShapeOf(8, 4, 40, 100), ShapeOf(4, 4, 64)}) {
+    for (const DType kv : {dtype(), DType::kInt8}) {
+      if (kv == DType::kInt8 && shape.head_dim % 16 != 0) continue;
+      for (const int block_size : {5, 16, 24, 257}) {
+        SCOPED_TRACE(testing::Message() << "heads of " << shape.head_dim << " kv " << Name(kv)
+                                        << " blocks of " << block_size);
+        const KvLayout layout = LayoutOf(shape, kv, block_size);
+        const auto backend = WithThreads(1);
+        AttentionRig alone(*backend, shape, layout, lengths, 5);
+        AttentionRig together(*backend, shape, layout, lengths, 5);
+        std::vector<Piece> last;
+        for (int sequence = 0; sequence < static_cast<int>(lengths.size()); ++sequence) {
+          const int before = lengths[sequence] - 1;
+          if (before > 0) {
+            for (AttentionRig* rig : {&alone, &together}) rig->Step({{sequence, 0, before}});
+          }
+          alone.Step({{sequence, before, 1}});
+          last.push_back({sequence, before, 1});
+        }
+        together.Step(last);
+        for (const Piece& piece : last) {
+          ASSERT_EQ(together.out(piece.sequence).bits(piece.begin),
+                    alone.out(piece.sequence).bits(piece.begin))
+              << piece.sequence;
         }
       }
     }

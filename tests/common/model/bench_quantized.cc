@@ -2,7 +2,7 @@
 // from: perplexity of a text, how often the likeliest next token is the same, and how far the
 // distributions are apart.
 //
-//   bench_quantized TEXT ORIGINAL [MODEL[,KV_DTYPE]...]
+//   bench_quantized TEXT ORIGINAL [MODEL[,KV_DTYPE[,ISA]]...]
 //
 // TEXT holds documents, one to a line as a JSON array [prompt, answer]; tokens of answers count.
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "common/base/check.h"
 #include "common/model/load_model.h"
 #include "common/text/tokenizer.h"
@@ -86,18 +87,20 @@ size_t Likeliest(const std::vector<float>& logprobs) {
   return static_cast<size_t>(std::max_element(logprobs.begin(), logprobs.end()) - logprobs.begin());
 }
 
-// `name` is a directory and perhaps, after a comma, the type of the KV cache.
+// `name` is a directory and perhaps, after commas, the type of the KV cache and the instruction
+// set.
 std::unique_ptr<LoadedModel> LoadForText(const std::string& name) {
+  const std::vector<std::string> parts = absl::StrSplit(name, ',');
+  BATON_CHECK(parts.size() <= 3) << name << " has more than a directory, a type and a set";
   ModelOptions options;
-  const size_t comma = name.rfind(',');
-  if (comma != std::string::npos) {
-    options.kv_dtype = kernels::ParseKvDType(name.substr(comma + 1));
-    BATON_CHECK(options.kv_dtype.has_value()) << name << " names no type of a KV cache";
+  if (parts.size() > 1) {
+    options.kv_dtype = kernels::ParseKvDType(parts[1]);
+    BATON_CHECK(options.kv_dtype.has_value()) << parts[1] << " names no type of a KV cache";
   }
-  const std::string dir = name.substr(0, comma);
+  if (parts.size() > 2) options.isa = parts[2];
   options.kv.tokens = 2 * kMostTokens;
   options.limits = {.max_tokens = kMostTokens, .max_samples = kMostTokens};
-  auto model = LoadModel(dir, options, nullptr);
+  auto model = LoadModel(parts[0], options, nullptr);
   BATON_CHECK(model.ok()) << model.status().ToString();
   return *std::move(model);
 }
@@ -136,7 +139,7 @@ void Compare(const std::string& name, LoadedModel& original,
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: bench_quantized TEXT ORIGINAL [MODEL[,KV_DTYPE]...]\n");
+    std::fprintf(stderr, "usage: bench_quantized TEXT ORIGINAL [MODEL[,KV_DTYPE[,ISA]]...]\n");
     return 2;
   }
   const auto tokenizer = baton::LoadTokenizer(argv[2]);

@@ -65,9 +65,10 @@ TEST_P(GoldenProbeTest, SeesTheNormedStateOfTransformersInFp32) {
   Compare(std::nullopt, "float32", 1e-4);
 }
 
-// bf16 keeps 8 bits: the states stay near, not equal.
+// bf16 keeps 8 bits: the states stay near, not equal. They are 0.016 off on average. One model is
+// 0.044 to 0.05 off at one place, with every instruction set.
 TEST_P(GoldenProbeTest, SeesNearTheNormedStateOfTransformersInBf16) {
-  Compare(std::nullopt, "bfloat16", 0.05);
+  Compare(std::nullopt, "bfloat16", 0.06);
 }
 
 TEST_P(GoldenProbeTest, SeesTheStateAfterEachLayerOfTransformersInFp32) {

@@ -1,128 +1,22 @@
-// Tile kernels of paged attention. Compiled once per target: no include guard but a toggle.
-#if defined(BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_
-#undef BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_
+// Attention in fp32, over keys and values of any dtype. Compiled once per target: no include guard
+// but a toggle.
+#if defined(BATON_KERNELS_CPU_ATTENTION_FLOAT_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BATON_KERNELS_CPU_ATTENTION_FLOAT_TILES_INL_H_
+#undef BATON_KERNELS_CPU_ATTENTION_FLOAT_TILES_INL_H_
 #else
-#define BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_
+#define BATON_KERNELS_CPU_ATTENTION_FLOAT_TILES_INL_H_
 #endif
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
-#include "kernels/attention_split.h"
-#include "kernels/cpu/vec-inl.h"
+#include "kernels/cpu/attention/attention_tile-inl.h"
 #include "kernels/float_convert.h"
 
 #if BATON_CPU_TARGET
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
-
-// How many tokens the largest tile has.
-inline int32_t AttentionTile(int32_t block_size) {
-  return std::min(block_size, kAttentionSplitTokens);
-}
-
-// Scratch of one task, cut from one allocation. Widths are padded to 16 floats on every target.
-struct AttentionMemory {
-  static constexpr int64_t kPad = 16;
-  // The scores of a split, and room for those that a tile writes beyond it.
-  static constexpr int64_t kScoreStride = kAttentionSplitTokens + kPad;
-  static int64_t Padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
-  static size_t Floats(int64_t rows, int64_t dim, int64_t tile) {
-    const int64_t dim_padded = Padded(dim);
-    return static_cast<size_t>(3 * rows * dim_padded + rows * kScoreStride +
-                               Padded(dim + 1) * Padded(tile) + tile * dim_padded + Padded(tile) +
-                               4 * Padded(rows));
-  }
-
-  AttentionMemory(float* scratch, int64_t rows, int64_t dim, int64_t tile)
-      : dim_padded(Padded(dim)), tile_padded(Padded(tile)) {
-    const auto take = [&scratch](int64_t count) {
-      float* part = scratch;
-      scratch += count;
-      return part;
-    };
-    queries_ = take(rows * dim_padded);
-    outs_ = take(rows * dim_padded);
-    split_outs_ = take(rows * dim_padded);
-    scores_ = take(rows * kScoreStride);
-    keys = take(Padded(dim + 1) * tile_padded);
-    values = take(tile * dim_padded);
-    key_scales = take(tile_padded);
-    highest = take(Padded(rows));
-    total = take(Padded(rows));
-    split_highest = take(Padded(rows));
-    split_total = take(Padded(rows));
-    dim_ = dim;
-  }
-
-  // The results of a split for `rows` rows, as they are kept outside of the scratch.
-  static int64_t SplitFloats(int64_t rows, int64_t dim) { return rows * (Padded(dim) + 2); }
-  void SaveSplit(int64_t rows, float* to) const {
-    to = std::copy_n(split_outs_, rows * dim_padded, to);
-    to = std::copy_n(split_highest, rows, to);
-    std::copy_n(split_total, rows, to);
-  }
-  void LoadSplit(int64_t rows, const float* from) {
-    std::copy_n(from, rows * dim_padded, split_outs_);
-    std::copy_n(from + rows * dim_padded, rows, split_highest);
-    std::copy_n(from + rows * (dim_padded + 1), rows, split_total);
-  }
-
-  float* query(int64_t row) { return queries_ + row * dim_; }   // [rows, dim]
-  float* out(int64_t row) { return outs_ + row * dim_padded; }  // [rows, dim_padded]
-  float* split_out(int64_t row) { return split_outs_ + row * dim_padded; }
-  float* score(int64_t row) { return scores_ + row * kScoreStride; }  // [rows, kScoreStride]
-
-  int64_t dim_padded;
-  int64_t tile_padded;
-  float* keys;        // [dim, tile_padded], transposed
-  float* values;      // [tile, dim_padded]
-  float* key_scales;  // [tile_padded]: what q·k of each token is multiplied by
-  float* highest;
-  float* total;
-  float* split_highest;
-  float* split_total;
-
- private:
-  int64_t dim_;
-  float* queries_;
-  float* outs_;
-  float* split_outs_;
-  float* scores_;
-};
-
-// What is read after what is computed now. It is fetched evenly meanwhile: many requests at once
-// would wait for each other, and the products for them. Blocks lie far apart, so the processor does
-// not guess them. It goes to the second-level cache: the first one may wait for few lines at a
-// time.
-struct ReadAhead {
-  const std::byte* next = nullptr;
-  const std::byte* end = nullptr;
-  // Fetches the lines of so many bytes, unless all have been.
-  template <int64_t kBytes>
-  HWY_INLINE void Fetch() {
-    if (next >= end) return;
-#pragma GCC unroll 4
-    for (int64_t i = 0; i < kBytes; i += 64) __builtin_prefetch(next + i, 0, 2);
-    next += std::max<int64_t>(kBytes, 64);
-  }
-};
-
-using Words = hn::RebindToUnsigned<FloatTag>;
-
-// Vector of 128-bit blocks: block b holds the four words at from + 4 b stride.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const uint32_t* from, int64_t stride) {
-  if constexpr (sizeof(hn::Vec<D>) == 16) {
-    return hn::LoadU(d, from);
-  } else {
-    const hn::Half<D> half;
-    constexpr int64_t kUpper = sizeof(hn::Vec<D>) / 8;
-    return hn::Combine(d, LoadBlocks(half, from + kUpper * stride, stride),
-                       LoadBlocks(half, from, stride));
-  }
-}
 
 // Whether a row of the cache ends in a scale of its own, and that scale.
 template <typename Kv>
@@ -167,28 +61,6 @@ HWY_INLINE void ForEachElement(D d, hn::Vec<D> words, const Kv* type, F f) {
   }
 }
 
-// How many elements a word has.
-template <typename Kv>
-constexpr int kInWord = static_cast<int>(4 / sizeof(Kv));
-
-// Of as many tokens as D has lanes, whose rows of `dim` elements are `row` elements apart: calls
-// f.operator()<k>(i, words) for each column i + k of words, in order, k from 0 to 3.
-template <class D, typename Kv, typename F>
-HWY_INLINE void ForEachColumn(D d, const Kv* from, int64_t dim, int64_t row, F f) {
-  const int64_t width = dim / kInWord<Kv>;
-  const int64_t apart = row / kInWord<Kv>;
-  const auto* words = reinterpret_cast<const uint32_t*>(from);
-  for (int64_t i = 0; i < width; i += 4) {
-    const auto r0 = LoadBlocks(d, words + i, apart);
-    const auto r1 = LoadBlocks(d, words + i + apart, apart);
-    const auto r2 = LoadBlocks(d, words + i + 2 * apart, apart);
-    const auto r3 = LoadBlocks(d, words + i + 3 * apart, apart);
-    TransposeBlocks(d, r0, r1, r2, r3, [&]<int kColumn>(hn::Vec<D> column) {
-      f.template operator()<kColumn>(i, column);
-    });
-  }
-}
-
 // keys [dim, stride] = transposed rows of as many tokens as D has lanes.
 template <class D, typename Kv>
 HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t row, int64_t stride,
@@ -221,7 +93,7 @@ void TransposeKeys(const Kv* from, int64_t tile, int64_t dim, int64_t row, int64
                    float* keys) {
   int64_t token = 0;
   for (; token + kLanes <= tile; token += kLanes) {
-    TransposeTokens(Words(), from + token * row, dim, row, stride, keys + token);
+    TransposeTokens(WordTag(), from + token * row, dim, row, stride, keys + token);
   }
   for (; token + 4 <= tile; token += 4) {
     TransposeTokens(hn::FixedTag<uint32_t, 4>(), from + token * row, dim, row, stride,
@@ -264,10 +136,10 @@ void ScoreFew(const float* queries, int64_t dim, const Kv* keys, int64_t row, Fl
   FloatVec sums[2][kRows];  // of even and of odd elements
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) sums[0][r] = sums[1][r] = hn::Zero(kFloat);
-  ForEachColumn(Words(), keys, dim, row, [&]<int kColumn>(int64_t i, hn::Vec<Words> words) {
+  ForEachColumn(WordTag(), keys, dim, row, [&]<int kColumn>(int64_t i, WordVec words) {
     ahead.Fetch<sizeof(words)>();
     const float* const of_column = queries + i * kInWord<Kv>;
-    ForEachElement(Words(), words, keys, [&]<int kIndex>(FloatVec key) {
+    ForEachElement(WordTag(), words, keys, [&]<int kIndex>(FloatVec key) {
       constexpr int kElement = kColumn * kInWord<Kv> + kIndex;
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -351,7 +223,7 @@ HWY_INLINE void AddTile(const float* weights, const V* values, int64_t value_str
     }
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const auto weight = hn::Set(kFloat, weights[r * AttentionMemory::kScoreStride + token]);
+      const auto weight = hn::Set(kFloat, weights[r * kScoreStride + token]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(weight, value[v], sums[r][v]);
     }
@@ -365,20 +237,20 @@ HWY_INLINE void AddTile(const float* weights, const V* values, int64_t value_str
   }
 }
 
-// Rows [begin, end) of out [rows, stride] += weights x values over tokens [first, last).
+// Rows of out [rows, stride] += weights x values, over the tokens `seen`.
 template <typename V>
-HWY_INLINE void AddValues(const float* weights, const V* values, int64_t value_stride, int64_t dim,
-                          float* out, int64_t out_stride, int32_t begin, int32_t end, int32_t first,
-                          int32_t last, ReadAhead& ahead) {
+HWY_INLINE void AddRows(const float* weights, const V* values, int64_t value_stride, int64_t dim,
+                        float* out, int64_t out_stride, RowRange rows, Positions seen,
+                        ReadAhead& ahead) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;
   const auto run = [&]<int kRows, int kColumns>(int32_t row, int64_t column) {
-    AddTile<kRows, kColumns>(weights + row * AttentionMemory::kScoreStride, values, value_stride,
-                             dim, column, out + row * out_stride, out_stride, first, last, ahead);
+    AddTile<kRows, kColumns>(weights + row * kScoreStride, values, value_stride, dim, column,
+                             out + row * out_stride, out_stride, seen.begin, seen.end, ahead);
   };
   const auto for_rows = [&]<int kColumns>(int64_t column) {
-    int32_t row = begin;
-    for (; row + 4 <= end; row += 4) run.template operator()<4, kColumns>(row, column);
-    for (; row < end; ++row) run.template operator()<1, kColumns>(row, column);
+    int32_t row = rows.begin;
+    for (; row + 4 <= rows.end; row += 4) run.template operator()<4, kColumns>(row, column);
+    for (; row < rows.end; ++row) run.template operator()<1, kColumns>(row, column);
   };
   int64_t column = 0;
   for (; column + kVectors * kLanes <= out_stride; column += kVectors * kLanes) {
@@ -386,6 +258,128 @@ HWY_INLINE void AddValues(const float* weights, const V* values, int64_t value_s
   }
   for (; column < out_stride; column += kLanes) for_rows.template operator()<1>(column);
 }
+
+// The scores, weights and weighted values of a task's rows, in fp32. A dot product is the sum of
+// its even and of its odd elements, each added in ascending order; values are added token by token.
+template <typename ActivationType, typename KvType>
+class FloatTiles {
+ public:
+  using Activation = ActivationType;
+  using Kv = KvType;
+  using Scratch = FloatScratch;
+
+  // `row` is from one token of a tile to the next, in elements.
+  FloatTiles(ScratchCutter& scratch, int64_t rows, const AttentionShape& shape, int64_t row,
+             int64_t tile)
+      : scale_(shape.scale),
+        dim_(shape.head_dim),
+        width_(Scratch::Width(dim_)),
+        row_(row),
+        queries_(scratch.Take(rows * dim_)),
+        scores_(scratch.Take(rows * kScoreStride)),
+        keys_(scratch.Take(dim_ * Padded(tile))),
+        values_(scratch.Take(tile * width_)),
+        key_scales_(scratch.Take(tile)) {
+    std::fill_n(key_scales_, Padded(tile), scale_);
+  }
+
+  void LoadQuery(int32_t row, const Activation* from) {
+    ForEachVector(dim_, [&](int64_t i, int64_t count) {
+      StorePartial(LoadPartial(from + i, count), queries_ + row * dim_ + i, count);
+    });
+  }
+
+  // The scores of a tile's tokens, the first of which is the split's token `column`; and some that
+  // mean nothing, up to a vector beyond the tile.
+  void Score(RowRange rows, const Kv* keys, int32_t tokens, int32_t column, ReadAhead ahead) {
+    if (rows.count() <= kFewRows && tokens % kLanes == 0) {
+      return WithCount<kFewRows>(rows.count(), [&]<int kRows>() {
+        ScoreStored<kRows>(rows.begin, keys, tokens, column, ahead);
+      });
+    }
+    const int64_t padded = Padded(tokens);
+    TransposeKeys(keys, tokens, dim_, row_, padded, keys_);
+    if constexpr (kHasScales<Kv>) {
+      for (int32_t token = 0; token < tokens; ++token) {
+        key_scales_[token] = scale_ * ScaleOf(keys + token * row_, dim_);
+      }
+    }
+    ScoreRows(queries_, dim_, keys_, padded, key_scales_, scores_ + column, kScoreStride,
+              rows.begin, rows.end, ahead);
+  }
+
+  // Turns the scores of what a row sees of a split into weights.
+  SplitSoftmax Weigh(int32_t row, Positions seen) {
+    float* line = scores_ + row * kScoreStride;
+    // Vectors lie alike for every block size, so that sums round alike.
+    const Positions whole = MaskUnseen(line, seen, 16);
+    const auto highest = HighestOf(line, whole);
+    auto total = hn::Zero(kFloat);
+    for (int64_t i = whole.begin; i < whole.end; i += kLanes) {
+      const auto weight = Exp(hn::Sub(hn::LoadU(kFloat, line + i), highest));
+      hn::StoreU(weight, kFloat, line + i);
+      total = hn::Add(total, weight);
+    }
+    return {hn::GetLane(highest), Sum(total)};
+  }
+
+  // What AddValues reads. `all_seen`: by every row of them.
+  void TakeValues(RowRange rows, const Kv* values, int32_t tokens, bool all_seen) {
+    stored_ = nullptr;
+    if (rows.count() <= kFewRows && dim_ == width_ && all_seen) {
+      stored_ = values;
+    } else {
+      ValuesToFloats(values, tokens, dim_, row_, width_, values_);
+    }
+  }
+
+  // Adds the tile's tokens `seen`, times their weights, to rows of outs [rows, width].
+  void AddValues(RowRange rows, Positions seen, int32_t column, float* outs, ReadAhead& ahead) {
+    const float* weights = scores_ + column;
+    if (stored_ != nullptr) {
+      AddRows(weights, stored_, row_, dim_, outs, width_, rows, seen, ahead);
+    } else {
+      AddRows(weights, values_, width_, dim_, outs, width_, rows, seen, ahead);
+    }
+  }
+
+  // A row's result, divided by `total` and multiplied by `scale`.
+  void Store(const float* out, float total, float scale, Activation* to) const {
+    ForEachVector(dim_, [&](int64_t i, int64_t count) {
+      const auto mean = hn::Div(hn::LoadU(kFloat, out + i), hn::Set(kFloat, total));
+      StorePartial(hn::Mul(mean, hn::Set(kFloat, scale)), to + i, count);
+    });
+  }
+
+ private:
+  // Up to so many rows read keys and values as they lie in the cache, without a copy in fp32.
+  static constexpr int kFewRows = kLanes == 16 ? 8 : 4;
+
+  template <int kRows>
+  void ScoreStored(int32_t row, const Kv* keys, int32_t tokens, int32_t column, ReadAhead& ahead) {
+    for (int32_t token = 0; token < tokens; token += kLanes) {
+      auto scale = hn::Set(kFloat, scale_);
+      if constexpr (kHasScales<Kv>) {
+        HWY_ALIGN float scales[kLanes];
+        for (int64_t i = 0; i < kLanes; ++i) scales[i] = ScaleOf(keys + (token + i) * row_, dim_);
+        scale = hn::Mul(scale, hn::Load(kFloat, scales));
+      }
+      ScoreFew<kRows>(queries_ + row * dim_, dim_, keys + token * row_, row_, scale,
+                      scores_ + row * kScoreStride + column + token, kScoreStride, ahead);
+    }
+  }
+
+  const float scale_;
+  const int64_t dim_;
+  const int64_t width_;
+  const int64_t row_;
+  float* const queries_;     // [rows, dim]
+  float* const scores_;      // [rows, kScoreStride]; of a split, then its weights
+  float* const keys_;        // [dim, tile], transposed
+  float* const values_;      // [tile, width]
+  float* const key_scales_;  // [tile]: what q·k of each token is multiplied by
+  const Kv* stored_ = nullptr;
+};
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/cpu/paged_attention.h"
+#include "kernels/cpu/attention/paged_attention.h"
 
 namespace baton::kernels::cpu {
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/attention_tasks.h"
+#include "kernels/cpu/attention/attention_tasks.h"
 
 #include <algorithm>
 

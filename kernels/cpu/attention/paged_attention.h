@@ -10,12 +10,14 @@
 
 namespace baton::kernels::cpu {
 
-// What all tasks of a call of Backend::PagedAttention share. Attention computes in fp32.
+// What all tasks of a call of Backend::PagedAttention share. Attention computes in fp32, but for
+// one case: with kAvx512Bf16, where queries, keys and values are in bfloat16, it multiplies these
+// in pairs and adds in fp32.
 //
 // For one query and head the operations and their order depend on the query's position alone: the
 // softmax is taken over splits of 256 tokens counted from position 0, in vectors that begin at
-// multiples of 16 tokens, and the partial results are merged in order. A dot product is the sum of
-// its even and of its odd elements, each added in ascending order; values are added token by token.
+// multiples of 16 tokens (in pairs: of 32), and the partial results are merged in order. The order
+// of products and sums stands beside FloatTiles and PairTiles.
 // Neither how many queries and heads share a tile, which is what makes prefill fast, changes
 // anything of this, nor how many tokens a block has.
 struct AttentionArgs {
@@ -69,6 +71,9 @@ size_t AttentionScratch(const AttentionShape& shape, int block_size);
 
 using PagedAttentionFn = void (*)(const AttentionArgs& args, const AttentionTask& task,
                                   float* scratch);
+// For `isa` as ChooseIsa gives it.
 PagedAttentionFn ChoosePagedAttention(Isa isa);
+// What BackendInfo::attention_version says of it.
+int AttentionVersion(Isa isa);
 
 }  // namespace baton::kernels::cpu
