@@ -1,10 +1,11 @@
 #include "tools/sim/recorded_sampling.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "common/config/flag_set.h"
 #include "common/eos/line_source.h"
 #include "nlohmann/json.hpp"
@@ -42,14 +43,16 @@ std::string FileOfPart(std::string part) {
 
 }  // namespace
 
-RecordedSampling RecordedSampling::Read(const LogFiles& log) {
+absl::StatusOr<RecordedSampling> RecordedSampling::Read(const LogFiles& log) {
   RecordedSampling sampling;
   const std::string file = log.live ? log.name : FileOfPart(log.parts.front());
-  for (const LogPart& part : PartsOf(file, kRequestsSuffix)) sampling.ReadSummaries(part.path);
-  sampling.ReadSummaries(absl::StrCat(file, std::string(kRequestsSuffix)));
+  for (const LogPart& part : PartsOf(file, kRequestsSuffix)) {
+    BATON_RETURN_IF_ERROR(sampling.ReadSummaries(part.path));
+  }
+  BATON_RETURN_IF_ERROR(sampling.ReadSummaries(absl::StrCat(file, std::string(kRequestsSuffix))));
   const std::filesystem::path path(file);
   if (path.filename() == kCollectedRows) {
-    sampling.ReadCollected(path.parent_path() / kCollectedRequests);
+    BATON_RETURN_IF_ERROR(sampling.ReadCollected(path.parent_path() / kCollectedRequests));
   }
   return sampling;
 }
@@ -59,20 +62,24 @@ std::optional<AnswerSampling> RecordedSampling::Of(const std::string& request_id
   return found == by_id_.end() ? std::nullopt : found->second;
 }
 
-void RecordedSampling::ReadSummaries(const std::string& path) {
+absl::Status RecordedSampling::ReadSummaries(const std::string& path) {
   absl::StatusOr<LineSource> lines = LineSource::Open(path);
+  if (absl::IsNotFound(lines.status())) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(lines.status());
   std::string_view line;
-  while (lines.ok()) {
-    const absl::StatusOr<LineSource::Got> got = lines->Next(&line);
-    if (!got.ok() || *got == LineSource::Got::kEnd) return;
-    if (*got == LineSource::Got::kLine) Take(line);
+  while (true) {
+    BATON_ASSIGN_OR_RETURN(const LineSource::Got got, lines->Next(&line));
+    if (got == LineSource::Got::kEnd) return absl::OkStatus();
+    if (got == LineSource::Got::kLine) Take(line);
   }
 }
 
 // Its lines hold the tokens of an answer and may be of any length.
-void RecordedSampling::ReadCollected(const std::string& path) {
+absl::Status RecordedSampling::ReadCollected(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   for (std::string line; std::getline(file, line);) Take(line);
+  if (!file.bad()) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno != 0 ? errno : EIO, absl::StrCat("cannot read ", path));
 }
 
 void RecordedSampling::Take(std::string_view line) {

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/eos/log_parts.h"
 #include "tools/sim/answers.h"
 
@@ -20,15 +21,16 @@ class RecordedSampling final {
  public:
   // Reads what there is of the whole log, also where only some of its parts are named: the summary
   // of a request may stand beside the part behind that of its last row. What says nothing of a
-  // request is passed over.
-  static RecordedSampling Read(const LogFiles& log);
+  // request is passed over, and so are files that are not there; one that cannot be read is an
+  // error of the disk.
+  static absl::StatusOr<RecordedSampling> Read(const LogFiles& log);
 
   // Empty where it is not known, or said in two ways because an id came twice.
   std::optional<AnswerSampling> Of(const std::string& request_id) const;
 
  private:
-  void ReadSummaries(const std::string& path);
-  void ReadCollected(const std::string& path);
+  absl::Status ReadSummaries(const std::string& path);
+  absl::Status ReadCollected(const std::string& path);
   void Take(std::string_view line);
 
   std::unordered_map<std::string, std::optional<AnswerSampling>> by_id_;

@@ -111,7 +111,8 @@ absl::Status ReadLog(const LogFiles& log, RecordedAnswers* answers) {
     of_log.Take(row);
   }
   // Behind the rows, so that all that they show to be over have their summaries.
-  of_log.MoveTo(RecordedSampling::Read(log), answers);
+  BATON_ASSIGN_OR_RETURN(const RecordedSampling sampling, RecordedSampling::Read(log));
+  of_log.MoveTo(sampling, answers);
   return absl::OkStatus();
 }
 

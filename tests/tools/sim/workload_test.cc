@@ -1,8 +1,10 @@
 #include "tools/sim/workload.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -137,6 +139,16 @@ TEST_F(RecordedSamplingTest, IsUnknownWhereNothingOrTwoThingsAreSaid) {
                                  Summary("c", "null") + Summary("d", "-1") + "{\"request_id\":\"e");
   EXPECT_EQ(Temperatures({log}), (std::vector<float>{0.5, 1, 1, 1, 1}));
   EXPECT_EQ(unknown_, 4);
+}
+
+// Folders are what a test can have in place of a disk that fails.
+TEST_F(RecordedSamplingTest, IsNotUnknownWhereItCannotBeRead) {
+  std::filesystem::create_directory(Path("requests.jsonl"));
+  std::filesystem::create_directory(Path("log.requests.jsonl"));
+  for (const char* name : {"rows.jsonl", "log"}) {
+    EXPECT_THAT(std::string(ReadRecordedAnswers({File(name, Rows("a"))}).status().message()),
+                testing::HasSubstr("cannot read"));
+  }
 }
 
 TEST_F(RecordedAnswersTest, AreAsLongInAPartOfThemAsInAll) {

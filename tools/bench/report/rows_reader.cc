@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -102,6 +103,9 @@ absl::StatusOr<RowsContent> ReadRows(const std::string& path) {
     }
     BATON_RETURN_IF_ERROR(reader.AddLine(json, where));
   }
+  // Taken for the end of the file, it would have half of a run reported.
+  if (file.bad())
+    return absl::ErrnoToStatus(errno != 0 ? errno : EIO, absl::StrCat("cannot read ", path));
   return reader.Take(path);
 }
 

@@ -184,6 +184,9 @@ TEST_F(RowsFileTest, DefectsAreNamedWithTheirLine) {
   EXPECT_THAT(error_of(header + "{\"run\":0,\"index\":0}\n"), testing::HasSubstr("scheduled"));
   EXPECT_THAT(error_of(header + "[]\n"), testing::HasSubstr(":2"));
   EXPECT_EQ(ReadRows((folder_ / "none").string()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(ReadRows(folder_.string()).status().message()),
+              testing::HasSubstr("cannot read"))
+      << "a folder opens as a file does, and fails when it is read";
 }
 
 TEST_F(RowsFileTest, AResultIsReplacedWholeOrNotAtAll) {
