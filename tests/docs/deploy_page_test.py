@@ -45,6 +45,10 @@ def isolated():
 
 
 def main():
+    absent = [name for name in ("baton", "baton-router", "baton-prefill", "baton-decode") if not (BIN / name).is_file()]
+    if absent:
+        print(f"{BIN} has no {', '.join(absent)}; build the project, or say with BATON_BIN where it was built")
+        return 1
     if not isolated():
         print("SKIPPED: a network of its own takes root", file=sys.stderr)
         return SKIPPED
