@@ -66,6 +66,12 @@ func connect(where target, retryFor time.Duration) (*client, error) {
 }
 
 func (where target) credentials() (credentials.TransportCredentials, error) {
+	if where.ca == "" && (where.cert != "" || where.key != "" || where.serverName != "") {
+		return nil, errors.New("--cert, --key and --server-name are for TLS, which --ca turns on")
+	}
+	if (where.cert == "") != (where.key == "") {
+		return nil, errors.New("--cert and --key belong together: expected both or none of them")
+	}
 	if where.ca == "" {
 		return insecure.NewCredentials(), nil
 	}

@@ -135,7 +135,9 @@ func ends(ctx context.Context, baton *client) error {
 		var response *batonv1.GenerateResponse
 		response, err = call.Recv()
 		for _, step := range response.GetDelta().GetEosSteps() {
-			fmt.Printf("step %d: eos_prob %.6f\n", step.Step, step.GetEosProb())
+			if step.EosProb != nil { // A model without end tokens has none.
+				fmt.Printf("step %d: eos_prob %.6f\n", step.Step, *step.EosProb)
+			}
 		}
 		if ahead := response.GetPrediction(); ahead != nil {
 			fmt.Printf("after %d: about %.1f remain\n", ahead.AtStep, ahead.ExpectedRemaining)

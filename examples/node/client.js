@@ -11,6 +11,10 @@ import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "./gen/google
 
 // A client of the router at flags.server; the other flags are those of example.js.
 export function connect(flags) {
+  if (!flags.ca && (flags.cert || flags.key || flags["server-name"])) {
+    throw new Error("--cert, --key and --server-name are for TLS, which --ca turns on");
+  }
+  if (!flags.cert !== !flags.key) throw new Error("--cert and --key belong together: expected both or none of them");
   const read = (path) => (path ? readFileSync(path) : undefined);
   const withKey = (next) => (request) => {
     if (flags["api-key"]) request.header.set("authorization", `Bearer ${flags["api-key"]}`);
@@ -83,6 +87,7 @@ export async function answer(open, request, retryForMs, show) {
       }
       throw new ConnectError("the stream ended without a Final", Code.Internal);
     } catch (error) {
+      if (!(error instanceof ConnectError)) throw error; // Of `show`, not of the call.
       const said = detailsOf(error);
       if (failures++ === 0) failingSince = performance.now();
       const waitMs = Math.max(said.retryAfterMs ?? 0, backOffMs(failures));

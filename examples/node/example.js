@@ -94,7 +94,10 @@ const scenes = {
     asked.spec.eos = create(EosOptionsSchema, { steps: true, predict: true });
     for await (const { event } of baton.generate(asked, { timeoutMs: ANSWER_MS })) {
       if (event.case === "delta") {
-        for (const step of event.value.eosSteps) console.log(`step ${step.step}: eos_prob ${step.eosProb.toFixed(6)}`);
+        for (const { step, eosProb } of event.value.eosSteps) {
+          // A model without end tokens has none.
+          if (eosProb !== undefined) console.log(`step ${step}: eos_prob ${eosProb.toFixed(6)}`);
+        }
       } else if (event.case === "prediction") {
         const { atStep, expectedRemaining } = event.value;
         console.log(`after ${atStep}: about ${expectedRemaining.toFixed(1)} remain`);

@@ -58,7 +58,8 @@ def ends(client):
     answer = client.generate(PROMPT, max_tokens=8, temperature=0, eos="mask", eos_steps=True, predict=True)
     for piece in answer:
         for step in piece.eos_steps:
-            print(f"step {step.step}: eos_prob {step.eos_prob:.6f}")
+            if step.eos_prob is not None:  # A model without end tokens has none.
+                print(f"step {step.step}: eos_prob {step.eos_prob:.6f}")
         if piece.prediction:
             print(f"after {piece.prediction.at_step}: about {piece.prediction.expected_remaining:.1f} remain")
 
@@ -77,6 +78,8 @@ def main():
     parser.add_argument("--api-key")
     parser.add_argument("--retry-for", type=float, default=180, help="seconds")
     flags = parser.parse_args()
+    if not flags.ca and (flags.cert or flags.key or flags.server_name):
+        parser.error("--cert, --key and --server-name are for TLS, which --ca turns on")
     tls = Tls(flags.ca, flags.cert, flags.key, flags.server_name) if flags.ca else None
     try:
         with Client(flags.server, tls=tls, api_key=flags.api_key, retry=Retry(flags.retry_for)) as client:

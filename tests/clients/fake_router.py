@@ -79,7 +79,10 @@ class Fake:
             context.set_trailing_metadata(details(step))
             context.abort(grpc.StatusCode[step["code"]], TOLD)
         for k in range(count):
-            yield answer(final=self._final(step, k))
+            final = self._final(step, k)
+            if k == count - 1 and count > 1:
+                final["total_usage"] = {"prompt_tokens": 3, "completion_tokens": count * step["tokens"]}
+            yield answer(final=final)
 
     @staticmethod
     def _final(step, index):

@@ -66,6 +66,8 @@ class RetryTest(unittest.TestCase):
             self.assertEqual((other.text, other.token_ids), (" w0 w1 w2", (1100, 1101, 1102)))
             self.assertEqual([step.step for step in other.eos_steps], [1, 2, 3])
             self.assertEqual((answer.final.calls, other.final.index, other.final.calls), (3, 1, 2))
+            # The last Final of a call has it, also where that answer had ended in another call.
+            self.assertEqual(other.final.total_usage.completion_tokens, 6)
 
     def test_other_tokens_than_before_are_an_error(self):
         for fake, asynchronous in self.both({"tokens": 3, "code": "UNAVAILABLE"}, {"tokens": 5, "shift": 1}):

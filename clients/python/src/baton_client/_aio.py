@@ -15,7 +15,7 @@ from baton_client import _channel, _convert, _errors
 from baton_client._channel import Tls
 from baton_client._client import CLOSED
 from baton_client._progress import Event, Gathered, Progress
-from baton_client._retry import Retry, Tries
+from baton_client._retry import Retry, Tries, checked_timeout
 from baton_client._stubs import inference_pb2 as pb
 from baton_client._stubs import model_pb2
 from baton_client._stubs.inference_pb2_grpc import InferenceServiceStub
@@ -127,7 +127,7 @@ class AsyncClient:
         self._address, self._tls = address, tls
         self._credentials = tls.credentials() if tls else None
         self._metadata = tuple(_channel.metadata_of(api_key, tenant))
-        self._retry, self._timeout_s = retry, timeout_s
+        self._retry, self._timeout_s = retry, checked_timeout(timeout_s)
         self._closed = False
         # A channel belongs to the loop in which it is made.
         self._channel: grpc.aio.Channel | None = None
@@ -203,7 +203,8 @@ class AsyncClient:
             self._streams.add(stream)
             return stream
 
-        timeout_s = options.get("timeout_s", self._timeout_s)
+        given_s = options.get("timeout_s")
+        timeout_s = self._timeout_s if given_s is None else checked_timeout(given_s)
         return AsyncAnswer(Progress(request, self._retry, timeout_s), call, lambda: self._closed)
 
     async def _unary(self, method: Callable[..., Any], request: Any) -> Any:

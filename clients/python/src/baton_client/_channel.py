@@ -8,10 +8,12 @@ import pathlib
 
 import grpc
 
-# A router that vanished without a word is noticed within 30 s; one that comes back is found within a second.
+# A router that vanished without a word is noticed within 30 s, also by a call that waits in its queue and hears
+# nothing for longer: gRPC stops asking after two pings otherwise. One that comes back is found within a second.
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.max_receive_message_length", 64 << 20),
     # A router is reached directly; a proxy of the environment is there for other addresses.
@@ -53,7 +55,18 @@ def channel_options(tls: Tls | None) -> list[tuple[str, str | int]]:
 def metadata_of(api_key: str | None, tenant: str | None) -> list[tuple[str, str]]:
     metadata = []
     if api_key is not None:
-        metadata.append(("authorization", f"Bearer {api_key}"))
+        metadata.append(("authorization", f"Bearer {_visible('api_key', api_key)}"))
     if tenant is not None:
-        metadata.append(("baton-tenant", tenant))
+        metadata.append(("baton-tenant", _visible("tenant", tenant)))
     return metadata
+
+
+def _visible(name: str, value: str) -> str:
+    """`value`, which a header has to take as it is. gRPC refuses others late, and without saying which."""
+    if not value:
+        raise ValueError(f"{name} is empty: expected visible ASCII characters, or None for none")
+    for place, character in enumerate(value):
+        if not "!" <= character <= "~":
+            raise ValueError(f"character {place} of {name} is {character!r}: expected visible ASCII characters; "
+                             "strip() what was read from a file")
+    return value

@@ -12,7 +12,7 @@ import grpc
 from baton_client import _channel, _convert, _errors
 from baton_client._channel import Tls
 from baton_client._progress import Event, Gathered, Progress
-from baton_client._retry import Retry, Tries
+from baton_client._retry import Retry, Tries, checked_timeout
 from baton_client._stubs import inference_pb2 as pb
 from baton_client._stubs import model_pb2
 from baton_client._stubs.inference_pb2_grpc import InferenceServiceStub
@@ -124,7 +124,7 @@ class Client:
         self._channel = (grpc.secure_channel(address, tls.credentials(), options) if tls
                          else grpc.insecure_channel(address, options))
         self._metadata = _channel.metadata_of(api_key, tenant)
-        self._retry, self._timeout_s = retry, timeout_s
+        self._retry, self._timeout_s = retry, checked_timeout(timeout_s)
         self._closed = threading.Event()
         self._inference = InferenceServiceStub(self._channel)
         self._models = ModelServiceStub(self._channel)
@@ -177,7 +177,8 @@ class Client:
             self._check_open()
             return method(request, timeout=left_s, metadata=self._metadata)
 
-        timeout_s = options.get("timeout_s", self._timeout_s)
+        given_s = options.get("timeout_s")
+        timeout_s = self._timeout_s if given_s is None else checked_timeout(given_s)
         return Answer(Progress(request, self._retry, timeout_s), call)
 
     def _unary(self, method: Callable[..., _T], request: Any) -> _T:

@@ -38,6 +38,8 @@ def spec_of(options: Mapping[str, Any]) -> pb.GenerationSpec:
     def take(names: Iterable[str]) -> dict[str, Any]:
         return {name: given.pop(name) for name in names if name in given}
 
+    if isinstance(given.get("guided_choice"), str):
+        raise TypeError(f"guided_choice is {given['guided_choice']!r}: expected a sequence of texts to choose from")
     spec = pb.GenerationSpec(**take(_SPEC))
     spec.sampling.CopyFrom(pb.SamplingParams(**take(_SAMPLING)))
     spec.stop.CopyFrom(pb.StopParams(**take(_STOP)))
@@ -48,7 +50,7 @@ def spec_of(options: Mapping[str, Any]) -> pb.GenerationSpec:
         spec.stop.stop.extend([stop] if isinstance(stop, str) else stop)
     if "guided_json" in given:
         schema = given.pop("guided_json")
-        spec.guided_json = schema if isinstance(schema, str) else json.dumps(schema)
+        spec.guided_json = schema if isinstance(schema, str) else json.dumps(schema, default=_dict_of)
     if "eos" in given:
         policy = given.pop("eos")
         if policy not in EOS_POLICIES:
@@ -66,6 +68,12 @@ def spec_of(options: Mapping[str, Any]) -> pb.GenerationSpec:
     if given:
         raise TypeError(f"no such option: {', '.join(sorted(given))}; baton_client.Options lists them")
     return spec
+
+
+def _dict_of(value: Any) -> dict[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"guided_json has a {type(value).__name__}: expected what JSON has")
+    return dict(value)
 
 
 def _checked_ids(ids: Sequence[int]) -> Sequence[int]:
@@ -96,7 +104,8 @@ def detokenize_request(ids: Sequence[int], model: str, skip_special_tokens: bool
 
 
 def started_of(message: pb.Started) -> types.Started:
-    numbers = {name: round(value, 6) if isinstance(value, float) else value
+    # They travel in 32 bits, which keep seven digits.
+    numbers = {name: float(f"{value:.7g}") if isinstance(value, float) else value
                for name, value in ((field.name, value) for field, value in message.sampling.ListFields())}
     return types.Started(message.request_id, message.model, message.prompt_tokens, message.seed, numbers)
 

@@ -19,6 +19,7 @@ class _AnswerProgress:
 
     def __init__(self) -> None:
         self.final: Final | None = None
+        self.ended = False  # In this call.
         self._characters = 0  # Handed out.
         self._ids: list[int] = []
         self._predicted = 0  # The step of the last prediction that was handed out.
@@ -26,8 +27,17 @@ class _AnswerProgress:
         self._call_ids = 0  # Of this call, come so far.
 
     def begin_call(self) -> None:
+        self.ended = False
         self._skip_characters = self._characters
         self._call_ids = 0
+
+    def end(self, final: Final) -> None:
+        """The Final of a call came. That of the first call to bring one stays, with what only the last to end knows."""
+        self.ended = True
+        if self.final is None:
+            self.final = final
+        elif final.total_usage is not None:
+            self.final = dataclasses.replace(self.final, total_usage=final.total_usage)
 
     def is_new(self, prediction: pb.EndPrediction) -> bool:
         new = prediction.at_step > self._predicted
@@ -68,9 +78,9 @@ class Progress:
 
     @property
     def final(self) -> Final | None:
-        """That of the first answer, once all have ended."""
-        finals = self.finals
-        return finals[0] if len(finals) == self._count else None
+        """That of the first answer, once all have ended in one call, the last of which tells the usage of all."""
+        ended = sum(answer.ended for answer in self._answers.values())
+        return self.finals[0] if ended == self._count else None
 
     @property
     def finals(self) -> tuple[Final, ...]:
@@ -106,7 +116,7 @@ class Progress:
         elif kind == "prediction" and self._answer(event.prediction.index).is_new(event.prediction):
             return Piece("", prediction=_convert.prediction_of(event.prediction), index=event.prediction.index)
         elif kind == "final":
-            self._answer(event.final.index).final = _convert.final_of(event.final, self.tries.calls)
+            self._answer(event.final.index).end(_convert.final_of(event.final, self.tries.calls))
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import time
 
@@ -21,6 +22,12 @@ class Retry:
     # The wait doubles with each such failure, from the one to the other, times a random number from 0.5 to 1.
     first_wait_s: float = 0.1
     longest_wait_s: float = 2.0
+
+
+def checked_timeout(seconds: float) -> float:
+    if not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise ValueError(f"timeout_s is {seconds!r}: expected a number of seconds above 0")
+    return seconds
 
 
 def may_help(error: BatonError) -> bool:

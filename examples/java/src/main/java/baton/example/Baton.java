@@ -11,6 +11,7 @@ import com.google.rpc.BadRequest;
 import com.google.rpc.ErrorInfo;
 import com.google.rpc.RetryInfo;
 import io.grpc.ChannelCredentials;
+import io.grpc.Context;
 import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
@@ -76,7 +77,14 @@ final class Baton implements AutoCloseable {
   }
 
   private static ChannelCredentials credentials(Map<String, String> flags) throws IOException {
-    if (!flags.containsKey("ca")) {
+    boolean secure = flags.containsKey("ca");
+    if (!secure && (flags.containsKey("cert") || flags.containsKey("key") || flags.containsKey("server-name"))) {
+      throw new IOException("--cert, --key and --server-name are for TLS, which --ca turns on");
+    }
+    if (flags.containsKey("cert") != flags.containsKey("key")) {
+      throw new IOException("--cert and --key belong together: expected both or none of them");
+    }
+    if (!secure) {
       return InsecureChannelCredentials.create();
     }
     var tls = TlsChannelCredentials.newBuilder().trustManager(new File(flags.get("ca")));
@@ -131,6 +139,8 @@ final class Baton implements AutoCloseable {
     int failures = 0; // Since something new was shown.
     long failingSince = 0;
     for (int calls = 1; ; calls++) {
+      var call = Context.current().withCancellation(); // So that it ends with this pass, also where `show` throws.
+      var caller = call.attach();
       try {
         int skip = shown;
         var events = open.apply(spec.build());
@@ -154,6 +164,9 @@ final class Baton implements AutoCloseable {
         }
         throw io.grpc.Status.INTERNAL.withDescription("the stream ended without a Final").asRuntimeException();
       } catch (StatusRuntimeException error) {
+        if (caller.isCancelled()) {
+          throw error;
+        }
         var said = detailsOf(error);
         if (failures == 0) {
           failingSince = System.nanoTime();
@@ -164,6 +177,10 @@ final class Baton implements AutoCloseable {
           throw error;
         }
         Thread.sleep((long) Math.ceil(waitS * 1000));
+        channel.resetConnectBackoff(); // It waits for up to two minutes by itself, longer than a router is away.
+      } finally {
+        call.detach(caller);
+        call.cancel(null);
       }
     }
   }

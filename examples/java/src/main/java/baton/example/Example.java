@@ -151,7 +151,9 @@ public final class Example {
     asked.getSpecBuilder().setEos(EosOptions.newBuilder().setSteps(true).setPredict(true));
     baton.stub().generate(asked.build()).forEachRemaining(response -> {
       for (var step : response.getDelta().getEosStepsList()) {
-        System.out.printf(Locale.ROOT, "step %d: eos_prob %.6f%n", step.getStep(), step.getEosProb());
+        if (step.hasEosProb()) { // A model without end tokens has none.
+          System.out.printf(Locale.ROOT, "step %d: eos_prob %.6f%n", step.getStep(), step.getEosProb());
+        }
       }
       if (response.hasPrediction()) {
         var ahead = response.getPrediction();
