@@ -14,6 +14,7 @@ mod jinja_bounds;
 mod jinja_literals;
 mod prefix_space;
 mod python_json;
+mod python_search;
 mod python_text;
 mod special;
 mod strftime;

@@ -4,6 +4,7 @@ use minijinja::value::{from_args, Kwargs, Rest, Value, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State};
 
 use crate::python_json::float_text;
+use crate::python_search;
 
 /// What `{{ value }}` prints: str(value), where strings inside containers are quoted as repr does.
 pub fn print(out: &mut Output, state: &State, value: &Value) -> Result<(), Error> {
@@ -113,14 +114,9 @@ pub fn call_method(
             let (suffix,): (String,) = from_args(args)?;
             Ok(Value::from(text.strip_suffix(suffix.as_str()).unwrap_or(text)))
         }
-        "index" => {
-            let (wanted,): (String,) = from_args(args)?;
-            let found = text.find(wanted.as_str()).map(|at| text[..at].chars().count());
-            found.map(Value::from).ok_or_else(|| {
-                Error::new(ErrorKind::InvalidOperation, "substring not found".to_string())
-            })
-        }
-        _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args),
+        _ => python_search::call(text, method, args).unwrap_or_else(|| {
+            minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
+        }),
     }
 }
 

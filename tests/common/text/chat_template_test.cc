@@ -192,6 +192,38 @@ TEST(ChatTemplate, KnowsThePythonMethodsThatTemplatesUse) {
             "a\n\n  b\n|  a");
 }
 
+// Expected is what Python says.
+TEST(ChatTemplate, PlacesInStringsAreCountedInCharacters) {
+  EXPECT_EQ(Render("{% set text = 'é中</think>ok' %}{{ text[text.find('</think>'):] }}").value(),
+            "</think>ok");
+  EXPECT_EQ(Render("{{ 'éaéa'.find('a') }} {{ 'éaéa'.rfind('a') }} {{ 'éa'.find('z') }} "
+                   "{{ 'éaéa'.find('a', 2) }} {{ 'éaéa'.rfind('a', 0, -1) }} "
+                   "{{ 'éaéa'.find('a', -1) }} {{ 'éa'.find('', 2) }} {{ 'éa'.find('', 3) }} "
+                   "{{ 'éaéa'.rindex('é') }} {{ 'éaéa'.find('a', none, 1) }}")
+                .value(),
+            "1 3 -1 3 1 3 2 -1 2 -1");
+  EXPECT_EQ(Render("{{ 'éaéa'.count('é') }} {{ 'éa'.count('') }} {{ ''.count('') }} "
+                   "{{ 'aaa'.count('aa') }} {{ 'éaéa'.count('a', 2) }} {{ 'a'.count('', 2) }}")
+                .value(),
+            "2 3 1 1 1 0");
+  EXPECT_FALSE(Render("{{ 'abc'.rindex('z') }}").ok());
+  EXPECT_FALSE(Render("{{ 'abc'.find() }}").ok());
+}
+
+TEST(ChatTemplate, StringsAnswerAsPythonsDo) {
+  EXPECT_EQ(Render("{{ ''.isdigit() }} {{ ''.isalpha() }} {{ ''.isalnum() }} {{ ''.isspace() }} "
+                   "{{ ''.isupper() }} {{ ''.islower() }} {{ '1'.isdigit() }} {{ ' '.isspace() }}")
+                .value(),
+            "False False False False False False True True");
+  EXPECT_EQ(Render("{{ 'A B1'.isupper() }} {{ 'a b1'.islower() }} {{ 'aB'.isupper() }} "
+                   "{{ 'aB'.islower() }} {{ '1'.isupper() }}")
+                .value(),
+            "True True False False False");
+  EXPECT_EQ(Render(R"({{ 'a\r\nb\u2028c\rd\n\ne'.splitlines() }} {{ ''.splitlines() }})").value(),
+            "['a', 'b', 'c', 'd', '', 'e'] []");
+  EXPECT_EQ(Render(R"({{ 'a\r\nb\n'.splitlines(true) }})").value(), R"(['a\r\n', 'b\n'])");
+}
+
 TEST(ChatTemplate, TakesTheTimeAsAnArgument) {
   const ChatRenderOptions options = {.unix_time = 1709209845.5};  // 2024-02-29 12:30:45 UTC
   EXPECT_EQ(
