@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+
 namespace baton {
 namespace {
 
@@ -35,13 +37,27 @@ int64_t Characters(std::string_view text) {
                                [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
 }
 
-// By text, most likely first; of tokens that have one text, the likeliest.
-Json TopByText(const v1::TokenLogprobs& token) {
+// What a completion calls a token: its text or, as with OpenAI, its bytes where it is a part of a
+// character. Texts of different parts would all be U+FFFD.
+template <typename Entry>
+std::string NameOf(const Entry& entry) {
+  if (entry.raw_bytes().empty()) return entry.text();
+  std::string name = "bytes:";
+  for (const char byte : entry.raw_bytes()) {
+    absl::StrAppendFormat(&name, "\\x%02x", static_cast<uint8_t>(byte));
+  }
+  return name;
+}
+
+// By name, most likely first; of tokens that have one name, the likeliest.
+Json TopByName(const v1::TokenLogprobs& token) {
   Json top = Json::object();
   for (const v1::TokenLogprob& entry : token.top()) {
-    if (!top.contains(entry.text())) top[entry.text()] = FiniteLogprob(entry.logprob());
+    const std::string name = NameOf(entry);
+    if (!top.contains(name)) top[name] = FiniteLogprob(entry.logprob());
   }
-  if (!top.contains(token.text())) top[token.text()] = FiniteLogprob(token.logprob());
+  const std::string drawn = NameOf(token);
+  if (!top.contains(drawn)) top[drawn] = FiniteLogprob(token.logprob());
   return top;
 }
 
@@ -56,20 +72,27 @@ void AddToLists(const v1::TokenLogprobs& token, int64_t offset, Json* lists) {
   const bool scored = token.has_logprob();
   (*lists)["text_offset"].push_back(offset);
   (*lists)["token_logprobs"].push_back(scored ? Json(FiniteLogprob(token.logprob())) : Json());
-  (*lists)["tokens"].push_back(token.text());
-  (*lists)["top_logprobs"].push_back(scored ? TopByText(token) : Json());
+  (*lists)["tokens"].push_back(NameOf(token));
+  (*lists)["top_logprobs"].push_back(scored ? TopByName(token) : Json());
 }
 
 }  // namespace
 
-int64_t TextPlace::characters() const {
-  Utf8Assembler rest = assembler_;
-  return whole_ + Characters(rest.Flush());
+int64_t TextPlace::characters() const { return whole_ + Characters(Unfinished()); }
+
+std::string TextPlace::TextOf(std::string_view bytes) const {
+  Utf8Assembler assembler = assembler_;
+  return assembler.Append(bytes);
 }
 
-void TextPlace::AddToken(std::string_view bytes) { whole_ += Characters(assembler_.Append(bytes)); }
+std::string TextPlace::Unfinished() const {
+  Utf8Assembler assembler = assembler_;
+  return assembler.Flush();
+}
 
-void TextPlace::AddText(std::string_view text) { whole_ += Characters(text); }
+void TextPlace::Finish() { whole_ += Characters(assembler_.Flush()); }
+
+void TextPlace::AddToken(std::string_view bytes) { whole_ += Characters(assembler_.Append(bytes)); }
 
 Json ChatLogprobs(const v1::Delta& delta) {
   Json content = Json::array();
@@ -101,9 +124,15 @@ Json PromptLogprobs(const v1::Prompt& prompt, std::string_view* text, TextPlace*
     std::string_view bytes = BytesOf(token);
     // Some tokenizers drop the space that they put before a text.
     if (offset == 0 && !text->starts_with(bytes) && bytes.starts_with(' ')) bytes.remove_prefix(1);
-    if (!text->starts_with(bytes)) continue;
-    text->remove_prefix(bytes.size());
-    place->AddText(bytes);
+    const std::string shown = place->TextOf(bytes);
+    if (!text->starts_with(shown)) continue;
+    text->remove_prefix(shown.size());
+    place->AddToken(bytes);
+  }
+  // The prompt ends inside a character, which nothing of the answer finishes.
+  if (*text == place->Unfinished()) {
+    *text = {};
+    place->Finish();
   }
   return lists;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "baton/v1/inference.pb.h"
@@ -22,10 +23,14 @@ class TextPlace final {
  public:
   // The characters of the tokens so far.
   int64_t characters() const;
+  // What the text gains by a token with these bytes: the characters that they finish.
+  std::string TextOf(std::string_view bytes) const;
+  // What the text has in place of a character that was begun, if it ends here.
+  std::string Unfinished() const;
   // A token of which the text has these bytes.
   void AddToken(std::string_view bytes);
-  // Characters that are in the text.
-  void AddText(std::string_view text);
+  // The text ends here, and another one begins.
+  void Finish();
 
  private:
   int64_t whole_ = 0;

@@ -194,7 +194,7 @@ TEST(AnswerWriterTest, CompletionLogprobsCountCharactersOverAllChunks) {
   AddLogprobs(&second, "b", -1);
   EXPECT_EQ(ChunkOf(writer.DeltaEvent(second))["choices"][0]["logprobs"],
             Json::parse(R"({"text_offset":[2],"token_logprobs":[-1.0],"tokens":["b"],
-                "top_logprobs":[{"\ufffd":-9999.0,"b":-1.0}]})"));
+                "top_logprobs":[{"bytes:\\xc3":-9999.0,"b":-1.0}]})"));
 }
 
 TEST(AnswerWriterTest, StreamsOfSeveralAnswersSayWhichInEachChunk) {

@@ -63,19 +63,20 @@ TEST(WholeAnswerTest, ACompletionIsWrittenAsEver) {
   constexpr std::string_view kText =
       R"({"id":"cmpl-r1","object":"text_completion","created":1700,"model":"tiny","choices":[)"
       R"({"index":0,"text":"néxa\"b\nä","logprobs":{"text_offset":[0,0,1,2,2,3,7],"token_logp)"
-      R"(robs":[null,-1.0,-1.0,-1.0,-1.0,-0.5,-0.5],"tokens":["<s>","n","�","�","x","a\"b\n",)"
-      R"("ä"],"top_logprobs":[null,{"n":-1.0},{"�":-1.0},{"�":-1.0},{"x":-1.0},{"�":-0.25,"a\)"
-      R"("b\n":-0.5},{"�":-0.25,"ä":-0.5}]},"finish_reason":"stop"}],"usage":{"prompt_tokens")"
-      R"(:6,"completion_tokens":3,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":4)"
-      R"(}},"baton":{"token_ids":[7,7],"eos":[{"step":1,"timestamp":0.0,"eos_logprob":null,"e)"
-      R"(os_prob":0.25,"eos_prob_sampling":0.0,"eos_rank":0,"entropy":0.0,"top1_prob":0.0},{")"
-      R"(step":1,"timestamp":0.0,"eos_logprob":null,"eos_prob":0.25,"eos_prob_sampling":0.0,")"
-      R"(eos_rank":0,"entropy":0.0,"top1_prob":0.0}],"predictions":[{"at_step":1,"expected_re)"
-      R"(maining":0.0,"p50":0.0,"p90":0.0,"within":{}},{"at_step":1,"expected_remaining":0.0,)"
-      R"("p50":0.0,"p90":0.0,"within":{}}],"finish_reason":"stop_eos","stop_cause":"eos","sto)"
-      R"(p_match":2,"natural_end_step":null,"timings_ms":{"queue":0.0,"prefill":0.0,"kv_trans)"
-      R"(fer":0.0,"ttft":0.0,"total":0.0},"attempts":1,"workers":{"prefill":null,"decode":"12)"
-      R"(7.0.0.1:5"},"sampling":{"temperature":0.5}}})";
+      R"(robs":[null,-1.0,-1.0,-1.0,-1.0,-0.5,-0.5],"tokens":["<s>","n","bytes:\\xc3","bytes:)"
+      R"(\\xa9","x","a\"b\n","ä"],"top_logprobs":[null,{"n":-1.0},{"bytes:\\xc3":-1.0},{"byte)"
+      R"(s:\\xa9":-1.0},{"x":-1.0},{"bytes:\\xc3":-0.25,"a\"b\n":-0.5},{"bytes:\\xc3":-0.25,")"
+      R"(ä":-0.5}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":6,"completion_tokens":3)"
+      R"(,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":4}},"baton":{"token_ids":)"
+      R"([7,7],"eos":[{"step":1,"timestamp":0.0,"eos_logprob":null,"eos_prob":0.25,"eos_prob_)"
+      R"(sampling":0.0,"eos_rank":0,"entropy":0.0,"top1_prob":0.0},{"step":1,"timestamp":0.0,)"
+      R"("eos_logprob":null,"eos_prob":0.25,"eos_prob_sampling":0.0,"eos_rank":0,"entropy":0.)"
+      R"(0,"top1_prob":0.0}],"predictions":[{"at_step":1,"expected_remaining":0.0,"p50":0.0,")"
+      R"(p90":0.0,"within":{}},{"at_step":1,"expected_remaining":0.0,"p50":0.0,"p90":0.0,"wit)"
+      R"(hin":{}}],"finish_reason":"stop_eos","stop_cause":"eos","stop_match":2,"natural_end_)"
+      R"(step":null,"timings_ms":{"queue":0.0,"prefill":0.0,"kv_transfer":0.0,"ttft":0.0,"tot)"
+      R"(al":0.0},"attempts":1,"workers":{"prefill":null,"decode":"127.0.0.1:5"},"sampling":{)"
+      R"("temperature":0.5}}})";
   WholeAnswer whole = Whole(OpenAiApi::kCompletions, {.extension = true});
   whole.Show(EchoOf(true));
   TellAnswer(0, &whole);
@@ -132,6 +133,29 @@ TEST(WholeAnswerTest, AnEchoHasItsLogprobsInTheListsOfTheAnswer) {
   EXPECT_EQ(lists["top_logprobs"][0], nullptr);
   EXPECT_EQ(lists["text_offset"], Json::parse("[0,0,1,2,2,3]"));
   EXPECT_EQ(lists["tokens"][0], "<s>");
+}
+
+// A prompt of ids that was cut inside characters: the text has U+FFFD where tokens have other
+// bytes.
+TEST(WholeAnswerTest, AnEchoCountsWhatIsNoCharacter) {
+  WholeAnswer whole = Whole(OpenAiApi::kCompletions, {});
+  v1::Prompt echo;
+  echo.set_text("\uFFFDa\uFFFDbc\uFFFD");
+  for (const std::string bytes : {"\xA9", "a", "\xE4\xBD", "bc", "\xE4"}) {
+    echo.add_token_ids(3);
+    v1::TokenLogprobs* token = echo.add_logprobs();
+    const bool whole_characters = bytes == "a" || bytes == "bc";
+    token->set_text(whole_characters ? bytes : "\uFFFD");
+    if (!whole_characters) token->set_raw_bytes(bytes);
+    token->set_logprob(-1);
+  }
+  whole.Show(echo);
+  v1::Delta delta = SomeDelta("y", 5);
+  *delta.add_logprobs() = WholeLogprobs("y", -2);
+  whole.Append(delta);
+  whole.End(SomeFinal());
+  const Json choice = Json::parse(TextOf(&whole))["choices"][0];
+  EXPECT_EQ(choice["logprobs"]["text_offset"], Json::parse("[0,1,2,3,5,6]"));
 }
 
 TEST(WholeAnswerTest, AnswersOfOneRequestAreChoicesOfOneObject) {
