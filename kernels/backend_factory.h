@@ -38,7 +38,7 @@ constexpr std::optional<Quantization> ParseQuantization(std::string_view name) {
 struct BackendOptions {
   Device device = Device::kCpu;
   // Of the CPU: auto | amx | avx512_bf16 | avx512 | avx2. Of the reference "exact" has products by
-  // small integers take their inputs as they are.
+  // small integers take their inputs as they are, and "avx512_bf16" rounds weights of attention.
   std::string isa = "auto";
   DType compute_dtype = DType::kF32;
   Quantization quantization = Quantization::kNone;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
+#include "kernels/attention_split.h"
 #include "kernels/float_convert.h"
 #include "kernels/kv_row.h"
 
@@ -54,9 +56,24 @@ void LoadKv(const StepLayout::Sequence& sequence, const PagedKv& kv, int layer, 
   LoadKvRow(kv.layout.dtype, kv.block(block) + offset, row);
 }
 
+// Turns the scores of the tokens from `begin` on into weights that are rounded split by split.
+void WeighRounded(int32_t begin, double highest, std::span<double> scores) {
+  while (!scores.empty()) {
+    const size_t left = kAttentionSplitTokens - begin % kAttentionSplitTokens;
+    const std::span<double> split = scores.first(std::min(left, scores.size()));
+    const double of_split = *std::max_element(split.begin(), split.end());
+    for (double& score : split) {
+      const auto weight = static_cast<float>(std::exp(score - of_split));
+      score = FloatFromBf16(Bf16FromFloat(weight)) * std::exp(of_split - highest);
+    }
+    begin += static_cast<int32_t>(split.size());
+    scores = scores.subspan(split.size());
+  }
+}
+
 void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int layer, int kv_head,
                const AttentionShape& shape, int32_t position, std::span<const float> query,
-               std::span<double> out) {
+               bool rounds_weights, std::span<double> out) {
   const int32_t begin =
       shape.sliding_window > 0 ? std::max(0, position - shape.sliding_window + 1) : 0;
   std::vector<float> row(static_cast<size_t>(shape.head_dim));
@@ -68,8 +85,12 @@ void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int laye
     scores[t - begin] = dot * shape.scale * shape.k_scale;
   }
   const double highest = *std::max_element(scores.begin(), scores.end());
-  double total = 0;
-  for (double& score : scores) total += score = std::exp(score - highest);
+  if (rounds_weights) {
+    WeighRounded(begin, highest, scores);
+  } else {
+    for (double& score : scores) score = std::exp(score - highest);
+  }
+  const double total = std::accumulate(scores.begin(), scores.end(), 0.0);
   std::fill(out.begin(), out.end(), 0.0);
   for (int32_t t = begin; t <= position; ++t) {
     LoadKv(sequence, kv, layer, 1, kv_head, t, row);
@@ -107,7 +128,7 @@ void RopeAndStoreKv(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int
 }
 
 void PagedAttention(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int layer,
-                    const AttentionShape& shape, Matrix out) {
+                    const AttentionShape& shape, bool rounds_weights, Matrix out) {
   const int group = shape.q_heads / shape.kv_heads;
   std::vector<float> query(shape.head_dim);
   std::vector<double> result(shape.head_dim);
@@ -116,7 +137,8 @@ void PagedAttention(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int
          ++row) {
       for (int h = 0; h < shape.q_heads; ++h) {
         LoadHead(qkv, row, int64_t{h} * shape.head_dim, query);
-        AttendOne(sequence, kv, layer, h / group, shape, layout.positions[row], query, result);
+        AttendOne(sequence, kv, layer, h / group, shape, layout.positions[row], query,
+                  rounds_weights, result);
         for (int d = 0; d < shape.head_dim; ++d) {
           StoreElement(out.row(row), out.dtype, int64_t{h} * shape.head_dim + d,
                        static_cast<float>(result[d]));

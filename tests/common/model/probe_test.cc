@@ -41,6 +41,17 @@ double Error(const std::vector<float>& actual, const std::vector<float>& expecte
   return worst / scale;
 }
 
+// The root of the mean squared difference as a share of that of the expected values.
+double RootMeanSquareError(const std::vector<float>& actual, const std::vector<float>& expected) {
+  double squares = 0;
+  double size = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    squares += std::pow(double{actual[i]} - expected[i], 2);
+    size += std::pow(double{expected[i]}, 2);
+  }
+  return std::sqrt(squares / size);
+}
+
 class GoldenProbeTest : public testing::TestWithParam<std::tuple<std::string, Device>> {
  protected:
   // Compares at every position that the golden file has; `bound` as a share of the largest element.
@@ -55,8 +66,11 @@ class GoldenProbeTest : public testing::TestWithParam<std::tuple<std::string, De
       ASSERT_EQ(static_cast<int32_t>(products.size()), std::min(hidden, kMaxEosProbeDims));
       const auto& expected =
           layer.has_value() ? state.layers[static_cast<size_t>(*layer)] : state.normed;
-      EXPECT_LT(Error(products, expected), bound)
-          << "layer " << layer.value_or(-1) << " position " << state.position;
+      SCOPED_TRACE(testing::Message()
+                   << "layer " << layer.value_or(-1) << " position " << state.position);
+      EXPECT_LT(RootMeanSquareError(products, expected), bound);
+      const int version = model->transformer->backend().info().attention_version;
+      EXPECT_LT(Error(products, expected), version == 2 ? 1.2 * bound : bound);
     }
   }
 };
@@ -65,10 +79,10 @@ TEST_P(GoldenProbeTest, SeesTheNormedStateOfTransformersInFp32) {
   Compare(std::nullopt, "float32", 1e-4);
 }
 
-// bf16 keeps 8 bits: the states stay near, not equal. They are 0.016 off on average. One model is
-// 0.044 to 0.05 off at one place, with every instruction set.
+// bf16 keeps 8 bits: the states stay near, not equal. One model is 0.044 off at one place, with
+// every instruction set; where attention rounds its weights as well, one element of it is 0.0504.
 TEST_P(GoldenProbeTest, SeesNearTheNormedStateOfTransformersInBf16) {
-  Compare(std::nullopt, "bfloat16", 0.06);
+  Compare(std::nullopt, "bfloat16", 0.05);
 }
 
 TEST_P(GoldenProbeTest, SeesTheStateAfterEachLayerOfTransformersInFp32) {
