@@ -28,6 +28,15 @@ absl::StatusOr<SequenceId> CommandGate::Admit(SequenceSpec spec) {
   base::MutexLock lock(&mutex_);
   BATON_RETURN_IF_ERROR(refuse_);
   if (admitted_ - started_ >= static_cast<uint64_t>(max_queued_)) return Full(max_queued_);
+  return Add(std::move(spec));
+}
+
+SequenceId CommandGate::AdmitOwn(SequenceSpec spec) {
+  base::MutexLock lock(&mutex_);
+  return Add(std::move(spec));
+}
+
+SequenceId CommandGate::Add(SequenceSpec spec) {
   const SequenceId id(++admitted_);
   live_.emplace(id, Sent());
   queue_.PushReserved({.kind = Command::Kind::kAdd, .sequence = id, .spec = std::move(spec)});

@@ -46,6 +46,9 @@ class CommandGate {
   bool closed() const { return queue_.closed(); }
 
   // What follows is for the engine's thread.
+  // Lets a sequence of the engine's own in, behind those that were admitted, whatever the bound
+  // says. `spec` is known to be valid.
+  SequenceId AdmitOwn(SequenceSpec spec);
   std::optional<Command> TryPop() { return queue_.TryPop(); }
   std::optional<Command> PopUntil(base::Instant deadline) { return queue_.PopUntil(deadline); }
   // Says that `total` of all sequences that were ever admitted have left the queue by now.
@@ -56,6 +59,7 @@ class CommandGate {
   struct Sent {
     bool commit = false, cancel = false, return_lease = false;
   };
+  SequenceId Add(SequenceSpec spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(bool Sent::*once, Command command);
 
   const SequenceLimits limits_;

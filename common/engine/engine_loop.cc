@@ -53,10 +53,11 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const KvCache&
 }
 
 absl::Status BrokenDraws() {
-  return absl::InternalError(
-      absl::StrCat("the logits of ", DrawHealth::kMostSpoilt,
-                   " prompts were not finite numbers, and no others came between; the weights or "
-                   "the device are broken, or the weights' numbers are too large for the dtype"));
+  return absl::InternalError(absl::StrCat(
+      "the logits of ", DrawHealth::kMostSpoilt,
+      " prompts and then of one token of the engine's own were not finite numbers, and "
+      "no others came between; the weights or the device are broken, or the weights' "
+      "numbers are too large for the dtype"));
 }
 
 absl::Status DeviceFault(std::string_view what) {
@@ -94,6 +95,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
       scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get(),
                  options.swap_blocks > 0 ? &host_pool_ : nullptr),
       foresight_(options.predictor),
+      self_test_(options),
       source_(options.proposals_from) {
   if (options.proposals.most > 0 && source_ == nullptr) {
     own_source_ = std::make_unique<NgramSource>(options.proposal_ngrams, options.proposals.most);
@@ -131,13 +133,6 @@ void EngineLoop::Stop() {
   thread_.join();
   watchdog_.reset();
   sink_.Close();
-}
-
-EngineFigures EngineLoop::figures() const {
-  base::MutexLock lock(&figures_mutex_);
-  EngineFigures figures = figures_;
-  figures.healthy = healthy_;
-  return figures;
 }
 
 void EngineLoop::Run() {
@@ -203,6 +198,9 @@ void EngineLoop::Apply(Command command) {
 
 void EngineLoop::AddSequence(Command command, base::Instant now) {
   ++added_;
+  if (self_test_.Owns(command.sequence)) {
+    return scheduler_.Add(command.sequence, std::move(command.spec), now);
+  }
   const std::optional<EndEstimate> prior = foresight_.Begin(command.sequence, command.spec);
   if (source_ != nullptr) source_->Begin(command.sequence, command.spec);
   scheduler_.Add(command.sequence, std::move(command.spec), now);
@@ -273,8 +271,15 @@ bool EngineLoop::FinishStep() {
                  .decode_sequences = shape.decode_sequences,
                  .predicting = predicting});
   last_end_ = end;
-  if (scheduler_.draw_health().broken()) FailStep(step.plan, BrokenDraws());
+  JudgeDevice(step.plan);
   return healthy_;
+}
+
+void EngineLoop::JudgeDevice(const StepPlan& plan) {
+  const bool failed = self_test_.TakeFailure();
+  if (!scheduler_.draw_health().suspect()) return;
+  if (failed) return FailStep(plan, BrokenDraws());
+  if (!self_test_.runs()) self_test_.Begin(gate_.AdmitOwn(self_test_.Spec()));
 }
 
 // Figures first, so that who saw an event sees figures at least as new.
@@ -292,6 +297,10 @@ bool EngineLoop::PublishAndEmit() {
   const double unix_now = clock_->UnixNow();
   std::vector<SchedEvent> events = scheduler_.TakeEvents();
   for (SchedEvent& event : events) {
+    if (self_test_.Owns(event.sequence)) {
+      self_test_.Take(event);
+      continue;
+    }
     foresight_.Tell(&event);
     Emit(ToEngineEvent(std::move(event), kv_, unix_now));
   }
@@ -323,69 +332,6 @@ void EngineLoop::Fail(absl::Status status) {
   spdlog::error("engine stopped: {}", std::string(status.message()));
   gate_.Close(status);
   sink_.EmitFault(std::move(status));
-}
-
-uint64_t EngineLoop::OperationsFinished() const {
-  return runner_->operations_finished() + (source_ == nullptr ? 0 : source_->operations_finished());
-}
-
-EngineFigures EngineLoop::Snapshot() const {
-  const SchedulerFigures from = scheduler_.figures();
-  EngineFigures to;
-  to.running = from.running;
-  to.waiting = from.waiting;
-  to.reserved = from.reserved;
-  to.queued_prompt_tokens = from.queued_prompt_tokens;
-  to.blocks_total = pool_.total();
-  to.blocks_free = pool_.num_free();
-  to.blocks_cached = pool_.num_cached();
-  to.blocks_quarantined = pool_.num_quarantined();
-  to.blocks_used = pool_.num_used();
-  to.places = from.places;
-  to.seats = options_.max_num_seqs;
-  to.seats_asked = from.seats;
-  to.short_of_blocks = from.short_of_blocks;
-  to.prefill_places_free = std::max(0, from.places - from.running - from.reserved - from.waiting);
-  to.ended = from.ended;
-  to.foreseen = from.foreseen;
-  to.expected_tokens = from.expected_tokens;
-  to.expected_kv_tokens = from.expected_kv_tokens;
-  to.expected_ends = from.expected_ends;
-  to.step_prompt_tokens = std::min(options_.max_prefill_tokens, options_.max_num_batched_tokens);
-  to.step_s = step_times_.step_s();
-  to.prompt_token_s = step_times_.prompt_token_s();
-  to.steps = steps_;
-  to.preemptions = from.preemptions;
-  to.swap_blocks_total = host_pool_.total();
-  to.swap_blocks_used = host_pool_.num_used();
-  to.swaps = from.swaps;
-  to.swaps_without_room = from.swaps_without_room;
-  to.swaps_lost = from.swaps_lost;
-  to.blocks_swapped_out = from.blocks_swapped_out;
-  to.blocks_swapped_in = from.blocks_swapped_in;
-  to.revocations = from.revocations;
-  to.reservations_expired = from.reservations_expired;
-  to.prefix_queries = from.prefix_queries;
-  to.prefix_hits = from.prefix_hits;
-  to.evicted_blocks = pool_.evictions();
-  to.prompt_tokens_computed = from.prompt_tokens_computed;
-  to.prompt_tokens_cached = from.prompt_tokens_cached;
-  to.prompt_tokens_received = from.prompt_tokens_received;
-  to.generated_tokens = from.generated_tokens;
-  to.prefill_chunks = from.prefill_chunks;
-  to.largest_batch = from.largest_batch;
-  to.steps_overlapped = steps_overlapped_;
-  to.rows_ahead = from.rows_ahead;
-  to.rows_discarded = from.rows_discarded;
-  to.ends_not_finite = from.ends_not_finite;
-  to.rows_proposed = from.rows_proposed;
-  to.ids_proposed = from.ids_proposed;
-  to.ids_accepted = from.ids_accepted;
-  to.accepted_at = from.accepted_at;
-  if (source_ != nullptr) to.draft = source_->figures();
-  to.ids_forced = from.ids_forced;
-  to.ids_jumped = from.ids_jumped;
-  return to;
 }
 
 }  // namespace baton

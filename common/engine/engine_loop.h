@@ -11,6 +11,7 @@
 #include "common/engine/event_sink.h"
 #include "common/engine/foresight.h"
 #include "common/engine/proposal_source.h"
+#include "common/engine/self_test.h"
 #include "common/engine/watchdog.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/kv_cache.h"
@@ -50,6 +51,9 @@ class EngineLoop final : public Engine {
   // Waits for the oldest step that is on the device, and tells its events. False when the device
   // failed.
   bool FinishStep();
+  // Lets the engine test itself when nothing but spoilt logits came out for a while, and stops it
+  // when that was spoilt, too. `plan` is of the step that ended.
+  void JudgeDevice(const StepPlan& plan);
   // Has the tokens of a step looked at, and returns how long that took.
   base::Duration Foresee(const StepPlan& plan, StepOutput* output);
   // What is known of the costs of a preemption, for the next plan.
@@ -85,6 +89,7 @@ class EngineLoop final : public Engine {
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
   const Foresight foresight_;
+  SelfTest self_test_;
   std::unique_ptr<ProposalSource> own_source_;
   ProposalSource* source_;  // null: nothing is foretold
   uint64_t added_ = 0;

@@ -9,9 +9,9 @@
 
 namespace baton {
 
-// Tells a request whose numbers overflow, which spoils its own rows only, from a device or weights
-// that are broken and spoil whatever they compute. A prompt counts once, so that one request of
-// many answers is not taken for the second.
+// Tells when so many prompts were spoilt that device or weights may be broken, which spoil whatever
+// they compute, where a prompt whose numbers overflow spoils its own rows only. A prompt counts
+// once, however many answers it is asked for.
 class DrawHealth {
  public:
   static constexpr size_t kMostSpoilt = 8;  // prompts
@@ -20,7 +20,7 @@ class DrawHealth {
   void Spoilt(std::span<const TokenId> prompt) { spoilt_.insert(HashBlock(0, prompt)); }
 
   // So many prompts were spoilt, and nothing was drawn since the first of them.
-  bool broken() const { return spoilt_.size() >= kMostSpoilt; }
+  bool suspect() const { return spoilt_.size() >= kMostSpoilt; }
 
  private:
   absl::flat_hash_set<uint64_t> spoilt_;

@@ -69,6 +69,15 @@ class NotFiniteTest(unittest.TestCase):
             self.assertEqual(self.answers(service, STORIES), expected)
             service.assert_nothing_held()
 
+    def test_nothing_but_poison_stops_no_worker(self):
+        with Cluster(model=self.model, decode=1, prefill=0) as service:
+            found = service.generate([poisoned(f"bad{i}", i) for i in range(40)], "--chat", check=False)
+            self.assertEqual({failed["error"].get("reason") for failed in found}, {"LOGITS_NOT_FINITE"})
+            self.assertTrue(service.decode[0].running())
+            self.assertEqual(service.decode[0].metrics().sum("baton_sequences_not_finite_total"), 80)
+            self.assertEqual(len(self.answers(service, STORIES)), len(STORIES))
+            service.assert_nothing_held()
+
     def test_one_worker_each(self):
         self.check(prefill=1)
 

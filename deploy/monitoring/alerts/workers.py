@@ -101,7 +101,8 @@ def alerts():
             description=f"About {NUMBER} sequences ended because their logits were not finite numbers.",
             means=(
                 "NaN or infinity came out of the model. A request is tried once more, at another worker if there is one, and"
-                " fails if that comes to the same end. A worker stops when 8 prompts in a row end so."
+                " fails if that comes to the same end. When 8 prompts in a row end so, a worker computes a token of its own, and"
+                " stops if that is spoilt, too."
             ),
             look=(
                 "Whether it is one instance or all: `sum by (instance) (increase(baton_sequences_not_finite_total[1h]))`;"

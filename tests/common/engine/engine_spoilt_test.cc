@@ -31,6 +31,31 @@ TEST(EngineSpoiltTest, OnePromptAgainAndAgainStopsNothing) {
   EXPECT_TRUE(harness.AllBlocksBack());
 }
 
+// Everything that is asked for overflows, but what the engine asks itself does not.
+TEST(EngineSpoiltTest, ManyPromptsWithNothingBetweenThemStopNoDeviceThatIsWell) {
+  for (const bool overlap : {false, true}) {
+    EngineHarness::Options options =
+        Spoiling([](const kernels::SampleRow& row) { return row.prompt.size() == 10; });
+    options.engine.overlap = overlap;
+    options.engine.max_num_queued_reqs = 1;
+    EngineHarness harness(options);
+    constexpr size_t kPrompts = 5 * DrawHealth::kMostSpoilt;
+    for (size_t i = 0; i < kPrompts; ++i) {
+      SequenceSpec spec = MakeSpec(10, 5);
+      spec.prompt[0] = static_cast<TokenId>(i);
+      const SequenceId id = harness.Admit(spec);
+      ASSERT_TRUE(harness.RunUntilOver(id));
+      EXPECT_EQ(ReasonOf(harness.seen(id).finished->status), Reason::kLogitsNotFinite);
+    }
+    EXPECT_TRUE(harness.AllBlocksBack());
+    EXPECT_FALSE(harness.fault().has_value());
+    EXPECT_EQ(harness.sequences_seen(), kPrompts);
+    EXPECT_EQ(harness.figures().ends_not_finite, kPrompts);
+    EXPECT_GE(harness.figures().generated_tokens, 4u);  // of the tests
+    EXPECT_EQ(harness.Generate(MakeSpec(11, 5)).size(), 5u);
+  }
+}
+
 TEST(EngineSpoiltTest, ManyPromptsWithNothingBetweenThemAreADeviceFault) {
   EngineHarness harness(Spoiling([](const kernels::SampleRow&) { return true; }));
   std::vector<SequenceId> ids;

@@ -78,6 +78,7 @@ class EngineHarness {
   FakeRunnerControl& control() { return *control_; }
   EngineFigures figures() const { return engine_->figures(); }
   Seen& seen(SequenceId id) { return seen_[id]; }
+  size_t sequences_seen() const { return seen_.size(); }
   const std::vector<StepEvent>& steps() const { return steps_; }
   const std::optional<absl::Status>& fault() const { return fault_; }
 

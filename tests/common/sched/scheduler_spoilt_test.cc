@@ -161,21 +161,21 @@ TEST_F(SchedulerSpoiltTest, AProposalThatSpoilsTheRowHarmsNobody) {
   ExpectAllBlocksBack();
 }
 
-TEST(DrawHealthTest, IsBrokenWhereManyPromptsAndNothingBetweenThemWasSpoilt) {
+TEST(DrawHealthTest, IsSuspectWhereManyPromptsAndNothingBetweenThemWasSpoilt) {
   const auto spoil = [](DrawHealth& health, int prompts) {
     for (int i = 0; i < prompts; ++i) health.Spoilt(std::vector<TokenId>{7, i});
   };
   constexpr auto kMost = static_cast<int>(DrawHealth::kMostSpoilt);
   DrawHealth health;
   spoil(health, kMost - 1);
-  EXPECT_FALSE(health.broken());
+  EXPECT_FALSE(health.suspect());
   spoil(health, kMost - 1);
-  EXPECT_FALSE(health.broken()) << "the same prompts again";
+  EXPECT_FALSE(health.suspect()) << "the same prompts again";
   health.Drew();
   spoil(health, kMost - 1);
-  EXPECT_FALSE(health.broken());
+  EXPECT_FALSE(health.suspect());
   spoil(health, kMost);
-  EXPECT_TRUE(health.broken());
+  EXPECT_TRUE(health.suspect());
 }
 
 }  // namespace
