@@ -27,13 +27,19 @@ absl::StatusOr<SequenceId> CommandGate::Admit(SequenceSpec spec) {
   BATON_RETURN_IF_ERROR(CheckSpec(spec, limits_));
   base::MutexLock lock(&mutex_);
   BATON_RETURN_IF_ERROR(refuse_);
-  if (admitted_ - started_ >= static_cast<uint64_t>(max_queued_)) return Full(max_queued_);
+  if (Queued() >= max_queued_) return Full(max_queued_);
   return Add(std::move(spec));
 }
 
 SequenceId CommandGate::AdmitOwn(SequenceSpec spec) {
   base::MutexLock lock(&mutex_);
-  return Add(std::move(spec));
+  const SequenceId id = Add(std::move(spec));
+  own_ = id;
+  return id;
+}
+
+int64_t CommandGate::Queued() const {
+  return static_cast<int64_t>(admitted_ - started_) - (own_ ? 1 : 0);
 }
 
 SequenceId CommandGate::Add(SequenceSpec spec) {
@@ -87,7 +93,10 @@ void CommandGate::SetStarted(uint64_t total) {
 
 void CommandGate::Forget(std::span<const SequenceId> sequences) {
   base::MutexLock lock(&mutex_);
-  for (const SequenceId id : sequences) live_.erase(id);
+  for (const SequenceId id : sequences) {
+    live_.erase(id);
+    if (own_ == id) own_.reset();
+  }
 }
 
 }  // namespace baton

@@ -46,8 +46,8 @@ class CommandGate {
   bool closed() const { return queue_.closed(); }
 
   // What follows is for the engine's thread.
-  // Lets a sequence of the engine's own in, behind those that were admitted, whatever the bound
-  // says. `spec` is known to be valid.
+  // Lets a sequence of the engine's own in, behind those that were admitted, which takes none of
+  // their places. `spec` is known to be valid, and there is no other of them.
   SequenceId AdmitOwn(SequenceSpec spec);
   std::optional<Command> TryPop() { return queue_.TryPop(); }
   std::optional<Command> PopUntil(base::Instant deadline) { return queue_.PopUntil(deadline); }
@@ -59,6 +59,7 @@ class CommandGate {
   struct Sent {
     bool commit = false, cancel = false, return_lease = false;
   };
+  int64_t Queued() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SequenceId Add(SequenceSpec spec) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Send(bool Sent::*once, Command command);
 
@@ -69,7 +70,8 @@ class CommandGate {
   std::map<SequenceId, Sent> live_ ABSL_GUARDED_BY(mutex_);
   uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Status refuse_ ABSL_GUARDED_BY(mutex_);  // why new sequences are refused
+  std::optional<SequenceId> own_ ABSL_GUARDED_BY(mutex_);  // AdmitOwn's, until it is forgotten
+  absl::Status refuse_ ABSL_GUARDED_BY(mutex_);            // why new sequences are refused
 };
 
 }  // namespace baton
