@@ -136,6 +136,13 @@ void AddRetryAfter(std::chrono::milliseconds after, HttpHeaders* headers) {
   headers->emplace_back("retry-after-ms", absl::StrCat(after.count()));
 }
 
+// OpenAI's clients repeat whatever has a status from 500 on, unless they are told not to.
+bool EndsTheSameAgain(const absl::Status& status) {
+  const Reason reason = DetailOf(status).reason;
+  return reason == Reason::kLogitsNotFinite || reason == Reason::kRequestKilledWorkers ||
+         absl::IsDeadlineExceeded(status);
+}
+
 }  // namespace
 
 std::string OpenAiErrorJson(const absl::Status& status, OpenAiApi api, const OpenAiNames& names) {
@@ -147,6 +154,7 @@ HttpReply OpenAiErrorReply(const absl::Status& status, OpenAiApi api, const Open
                   .headers = {{"content-type", "application/json"}},
                   .body = OpenAiErrorJson(status, api, names)};
   if (const auto after = DetailOf(status).retry_after) AddRetryAfter(*after, &reply.headers);
+  if (EndsTheSameAgain(status)) reply.headers.emplace_back("x-should-retry", "false");
   if (reply.status == 401) reply.headers.emplace_back("www-authenticate", "Bearer");
   return reply;
 }

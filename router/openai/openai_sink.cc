@@ -79,7 +79,7 @@ bool OpenAiSink::ReadsSlowly() const {
 bool OpenAiSink::Write(std::string events) {
   if (!begun_) {
     begun_ = true;
-    HttpHeaders headers = Headers("text/event-stream");
+    HttpHeaders headers = Headers("text/event-stream; charset=utf-8");
     headers.emplace_back("cache-control", "no-cache");
     headers.emplace_back("x-accel-buffering", "no");  // a proxy passes each event on
     exchange_->Begin(200, std::move(headers));

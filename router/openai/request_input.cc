@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/shown_text.h"
 #include "common/base/status.h"
 #include "common/sample/request_limits.h"
 #include "router/openai/json_fields.h"
@@ -88,21 +89,31 @@ absl::Status CheckOtherFields(const std::string& path, const BodyJson& message,
   return absl::OkStatus();
 }
 
+// The role as chat templates know it. Most leave a message of another out without a word.
+absl::StatusOr<std::string> ReadRole(const std::string& field, const BodyJson& value) {
+  BATON_ASSIGN_OR_RETURN(const std::string role, StringOf(field, value));
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kMessageRole, std::ssize(role)));
+  if (role == "system" || role == "user" || role == "assistant") return role;
+  if (role == "developer") return "system";  // its newer name
+  if (role == "tool" || role == "function") {
+    return MakeError(absl::StatusCode::kUnimplemented,
+                     {.reason = Reason::kUnsupportedField, .field = field},
+                     absl::StrCat(field, " is \"", role,
+                                  "\", which is not supported; expected system, user or assistant: "
+                                  "send a tool's result as a user message"));
+  }
+  return InvalidArgument(Reason::kNone, field,
+                         absl::StrCat(field, " is \"", ShownText(role),
+                                      "\"; expected system, developer, user or assistant"));
+}
+
 absl::StatusOr<ChatMessage> ReadMessage(const std::string& path, const BodyJson& value,
                                         std::vector<std::string>* ignored) {
   if (!value.is_object()) return WrongType(path, value, "an object with role and content");
   BATON_RETURN_IF_ERROR(CheckOtherFields(path, value, ignored));
   ChatMessage message;
   BATON_ASSIGN_OR_RETURN(message.role,
-                         StringOf(path + ".role", value.value("role", BodyJson(nullptr))));
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kMessageRole, std::ssize(message.role)));
-  if (message.role == "tool" || message.role == "function") {
-    return MakeError(absl::StatusCode::kUnimplemented,
-                     {.reason = Reason::kUnsupportedField, .field = path + ".role"},
-                     absl::StrCat(path, ".role is \"", message.role,
-                                  "\", which is not supported; expected system, user or assistant: "
-                                  "send a tool's result as a user message"));
-  }
+                         ReadRole(path + ".role", value.value("role", BodyJson(nullptr))));
   BATON_ASSIGN_OR_RETURN(message.content,
                          ContentText(path + ".content", value.value("content", BodyJson(nullptr))));
   BATON_RETURN_IF_ERROR(ReadName(path + ".name", value.value("name", BodyJson(nullptr)), &message));

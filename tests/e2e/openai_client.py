@@ -47,7 +47,7 @@ class Http:
         fields = {"stream": True, **fields}
         status, headers, body = self.call("POST", path_of(fields), fields)
         assert status == 200, body
-        assert headers["content-type"] == "text/event-stream", headers
+        assert headers["content-type"] == "text/event-stream; charset=utf-8", headers
         events = events_of(body)
         assert events[-1] == "[DONE]", events[-1]
         return [json.loads(event) for event in events[:-1]]

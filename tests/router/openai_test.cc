@@ -90,7 +90,7 @@ TEST_F(OpenAiTest, StreamsEndWithDone) {
   const auto answer = Post("/v1/chat/completions", body);
   ASSERT_TRUE(answer);
   ASSERT_EQ(answer->status, 200) << answer->body;
-  EXPECT_EQ(answer->get_header_value("content-type"), "text/event-stream");
+  EXPECT_EQ(answer->get_header_value("content-type"), "text/event-stream; charset=utf-8");
   const std::vector<Json> events = EventsOf(answer->body);
   ASSERT_GE(events.size(), 4U);
   EXPECT_EQ(events.back(), "[DONE]");

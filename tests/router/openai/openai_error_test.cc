@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 
@@ -11,6 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 using ::testing::Contains;
+using ::testing::Key;
+using ::testing::Not;
 using ::testing::Pair;
 
 Json ErrorOfReply(const HttpReply& reply) { return Json::parse(reply.body).at("error"); }
@@ -98,6 +102,26 @@ TEST(OpenAiErrorTest, WhoMayTryAgainIsToldWhen) {
   EXPECT_THAT(reply.headers, Contains(Pair("retry-after", "2")));
   EXPECT_THAT(reply.headers, Contains(Pair("retry-after-ms", "1200")));
   EXPECT_EQ(ErrorOfReply(reply).at("code"), "queue_full");
+  EXPECT_THAT(reply.headers, Not(Contains(Key("x-should-retry"))));
+}
+
+TEST(OpenAiErrorTest, WhatWouldEndTheSameIsNotToBeRepeated) {
+  using enum absl::StatusCode;
+  for (const auto& [code, reason, repeats] :
+       {std::tuple(kInternal, Reason::kLogitsNotFinite, false),
+        std::tuple(kInternal, Reason::kRequestKilledWorkers, false),
+        std::tuple(kDeadlineExceeded, Reason::kNone, false),
+        std::tuple(kInternal, Reason::kNone, true),
+        std::tuple(kUnavailable, Reason::kNoWorker, true)}) {
+    const HttpReply reply =
+        OpenAiErrorReply(MakeError(code, {.reason = reason}, "why"), OpenAiApi::kChat);
+    const auto told = Contains(Pair("x-should-retry", "false"));
+    if (repeats) {
+      EXPECT_THAT(reply.headers, Not(told));
+    } else {
+      EXPECT_THAT(reply.headers, told);
+    }
+  }
 }
 
 }  // namespace

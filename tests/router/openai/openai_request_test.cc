@@ -135,6 +135,18 @@ TEST(OpenAiRequestTest, MessagesAreTextOrTextParts) {
   EXPECT_THAT(request->ignored, ElementsAre("messages.mood"));
 }
 
+TEST(OpenAiRequestTest, DevelopersMessagesAreTheSystems) {
+  const auto request =
+      ReadOpenAiRequest(OpenAiApi::kChat, R"({"messages":[{"role":"developer","content":"be"},
+          {"role":"user","content":"a"},{"role":"assistant","content":"b"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  const auto& messages = std::get<std::vector<ChatMessage>>(request->input);
+  ASSERT_EQ(messages.size(), 3U);
+  EXPECT_EQ(messages[0].role, "system");
+  EXPECT_EQ(messages[1].role, "user");
+  EXPECT_EQ(messages[2].role, "assistant");
+}
+
 TEST(OpenAiRequestTest, ChatsHaveTheirOwnNamesForLengthAndLogprobs) {
   const OpenAiRequest request =
       Chat(R"(,"max_tokens":5,"max_completion_tokens":9,"logprobs":true,"top_logprobs":3)");
@@ -396,6 +408,8 @@ TEST(OpenAiRequestTest, InputsThatAreNoneAreRefused) {
   ExpectBodyRefused(chat, {R"({"messages":[{"content":"x"}]})", "messages[0].role", "a string"});
   ExpectBodyRefused(chat, {R"({"messages":[{"role":"tool","content":"x"}]})", "messages[0].role",
                            "messages[0].role is \"tool\", which is not supported; expected "});
+  ExpectBodyRefused(chat, {R"({"messages":[{"role":"System","content":"x"}]})", "messages[0].role",
+                           "is \"System\"; expected system, developer, user or assistant"});
   ExpectBodyRefused(chat, {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})",
                            "messages[0].content[0].type", "not implemented"});
   ExpectBodyRefused(chat, {R"({"messages":[{"role":"assistant","content":"x","tool_calls":[{}]}]})",
