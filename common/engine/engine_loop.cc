@@ -198,10 +198,10 @@ void EngineLoop::Apply(Command command) {
 
 void EngineLoop::AddSequence(Command command, base::Instant now) {
   ++added_;
-  if (self_test_.Owns(command.sequence)) {
-    return scheduler_.Add(command.sequence, std::move(command.spec), now);
+  std::optional<EndEstimate> prior;
+  if (!self_test_.Owns(command.sequence)) {  // nobody is to learn from its end
+    prior = foresight_.Begin(command.sequence, command.spec);
   }
-  const std::optional<EndEstimate> prior = foresight_.Begin(command.sequence, command.spec);
   if (source_ != nullptr) source_->Begin(command.sequence, command.spec);
   scheduler_.Add(command.sequence, std::move(command.spec), now);
   scheduler_.Foresee(command.sequence, prior);

@@ -212,6 +212,21 @@ TEST(EngineDraftLifeTest, ASlowDraftThatGetsOnIsNoStall) {
   EXPECT_GT(harness.figures().draft.steps, 5u);
 }
 
+// What the engine asks itself, when all that it is asked for overflows, runs beside the draft.
+TEST(EngineDraftLifeTest, TheEngineTestsItself) {
+  Draft draft(FakeModelOptions{});
+  auto options = With(&draft);
+  options.engine.overlap = true;
+  options.model.spoils = [](const kernels::SampleRow& row) { return row.prompt.size() == 10; };
+  EngineHarness harness(options);
+  for (int i = 0; i < 20; ++i) {
+    const SequenceId id = harness.Admit(MakeSpec(10, 5, i));
+    ASSERT_TRUE(harness.RunUntilOver(id));
+  }
+  EXPECT_EQ(harness.Generate(MakeSpec(11, 5)).size(), 5u);
+  EXPECT_FALSE(harness.fault().has_value());
+}
+
 TEST(EngineDraftLifeTest, CancelledAndLateSequencesGiveTheDraftsBlocksBack) {
   Draft draft(FakeModelOptions{});
   int32_t most_used = 0;
