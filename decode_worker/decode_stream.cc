@@ -161,7 +161,10 @@ void DecodeStream::On(const FinishedEvent& event) {
   }
   if (!ended && !EndedEarly(reason)) {
     base::Failpoint("finishing");
-    if (reason == FinishReason::kStopEos && !beams_) core_->probe().StoppedByEos(last_signal_);
+    // Where the first token ended the answer, the prefill worker drew it, and has noted it.
+    if (event.reason == FinishReason::kStopEos && !beams_) {
+      core_->probe().StoppedByEos(last_signal_);
+    }
     DropReservation(DecodeOver());
     if (trace_ != nullptr) trace_->End(absl::OkStatus());
     Send(FinalOf(event, reason));

@@ -228,6 +228,11 @@ bool GuideState::holds_up() const {
   return budget_.slow() && !ready;
 }
 
+bool GuideState::knows_forced() const {
+  base::MutexLock lock(&mutex_);
+  return stage_ >= Stage::kForced;
+}
+
 bool GuideState::only_end() const {
   base::MutexLock lock(&mutex_);
   return only_end_ && !comes_forced();

@@ -31,6 +31,7 @@ class GuideState final : public SequenceGuide, public std::enable_shared_from_th
 
   void Prepare() override;
   bool holds_up() const override;
+  bool knows_forced() const override;
   ForcedRun Forced() override;
   std::span<const uint32_t> Mask() override;
   bool only_end() const override;

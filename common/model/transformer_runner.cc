@@ -182,7 +182,9 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
     }
     // Only now are the masks of guides waited for: they were worked out beside the forward pass.
     for (size_t i = 0; i < sampling_.size(); ++i) {
-      if (guides_[i] != nullptr) sampling_[i].allowed = guides_[i]->Mask();
+      if (guides_[i] == nullptr) continue;
+      sampling_[i].allowed = guides_[i]->Mask();
+      transformer_->CountOperation();  // dear ones may add up, each of which is bounded
     }
     transformer_->backend().Sample(logits, sampling_, step.samples);
     transformer_->CountOperation();

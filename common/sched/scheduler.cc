@@ -52,6 +52,10 @@ void Scheduler::Add(SequenceId id, SequenceSpec spec, base::Instant now) {
   auto sequence = std::make_unique<LiveSequence>(id, std::move(spec), options_.eos_ids,
                                                  options_.token_boundaries, max_tokens,
                                                  options_.block_size, now);
+  // The first mask is worked out while it waits and its prompt is computed, unless that is done
+  // elsewhere.
+  const bool draws_first = sequence->spec.kind != SequenceKind::kReserved;
+  if (sequence->spec.follows != nullptr && draws_first) sequence->spec.follows->Prepare();
   waiting_.push_back(sequence.get());
   live_.emplace(id, std::move(sequence));
 }

@@ -187,6 +187,7 @@ class Scheduler {
 
   // What is done about ids that guides force (scheduler_forced.cc).
   bool BareForced(const LiveSequence& sequence) const;
+  void AskGuides(std::vector<LiveSequence*>* ready) const;
   void TakeForced(LiveSequence* sequence) const;
   void FillForced(LiveSequence* sequence, StepRow* row) const;
 

@@ -34,6 +34,24 @@ void Scheduler::TakeForced(LiveSequence* sequence) const {
   sequence->fed_behind = std::min(drawable, sequence->tokens_left() - 1);
 }
 
+// What has to come is worked out here where nobody has done so yet. That a guide is slow shows when
+// it was asked: whom nobody has asked by then sits this step out.
+void Scheduler::AskGuides(std::vector<LiveSequence*>* ready) const {
+  bool waited = false;
+  std::erase_if(*ready, [&](LiveSequence* sequence) {
+    SequenceGuide* const guide = sequence->spec.follows.get();
+    if (guide == nullptr) return false;
+    if (waited && !guide->knows_forced()) return true;
+    if (sequence->decodes()) {
+      TakeForced(sequence);
+    } else {
+      guide->Forced();
+    }
+    waited |= guide->holds_up();
+    return false;
+  });
+}
+
 // What the row's draws give, as far as it is forced, and the mask of the last one, if that is free.
 void Scheduler::FillForced(LiveSequence* sequence, StepRow* row) const {
   if (sequence->proposed_behind != sequence->length()) TakeForced(sequence);

@@ -23,9 +23,7 @@ StepPlan Scheduler::BuildPlan() {
   } else if (!ready.empty()) {
     ready = {*std::ranges::min_element(ready, {}, &LiveSequence::last_turn)};
   }
-  for (LiveSequence* const sequence : ready) {
-    if (sequence->spec.follows != nullptr && sequence->decodes()) TakeForced(sequence);
-  }
+  AskGuides(&ready);
   SortInOrder(&ready, [&](const auto* a, const auto* b) { return StartsBefore(*a, *b); });
   std::vector<BatchCandidate> candidates;
   candidates.reserve(ready.size());

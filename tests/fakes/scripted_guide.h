@@ -21,6 +21,7 @@ class ScriptedGuide final : public SequenceGuide {
   void ForceAtMost(size_t most) { most_forced_ = most; }
 
   ForcedRun Forced() override {
+    holds_up_ |= std::exchange(slow_at_first_, false);
     if (most_forced_ == 0) return {};
     forced_.clear();
     size_t next = taken_.size();
@@ -29,6 +30,7 @@ class ScriptedGuide final : public SequenceGuide {
   }
   void Prepare() override { ++prepared_; }
   bool holds_up() const override { return holds_up_; }
+  bool knows_forced() const override { return !slow_at_first_; }
   std::span<const uint32_t> Mask() override {
     const size_t ahead = Forced().ids.size();
     words_.assign(kWords, 0);
@@ -61,6 +63,8 @@ class ScriptedGuide final : public SequenceGuide {
     failure_ = std::move(failure);
   }
   void SetHoldsUp(bool holds_up) { holds_up_ = holds_up; }
+  // It turns out to be slow when it is first asked what is forced.
+  void SlowAtFirst() { slow_at_first_ = true; }
   const std::vector<TokenId>& taken() const { return taken_; }
   int prepared() const { return prepared_; }
 
@@ -83,6 +87,7 @@ class ScriptedGuide final : public SequenceGuide {
   std::vector<TokenId> forced_;
   bool masked_ = false;
   bool holds_up_ = false;
+  bool slow_at_first_ = false;
   int prepared_ = 0;
   size_t fails_at_ = ~size_t{0};
   absl::Status failure_;

@@ -70,6 +70,8 @@ class WorkerHarness final {
   int admitted() const { return probe_.admitted; }
   // Pushes that were counted as coming from other numerics.
   int other_numerics() const { return probe_.other_numerics; }
+  // Answers whose EOS was counted here.
+  int eos_stops() const { return probe_.eos_stops; }
   // The reasons for which pushes failed here as a sender, and were refused as a receiver.
   std::vector<Reason> failed_pushes() {
     base::MutexLock lock(&probe_.mutex);
@@ -90,6 +92,7 @@ class WorkerHarness final {
   struct CountingProbe final : WorkerProbe {
     void SequenceAdmitted() override { ++admitted; }
     void PushFromOtherNumerics() override { ++other_numerics; }
+    void StoppedByEos(const EosSignal&) override { ++eos_stops; }
     void PushFailed(Reason reason) override {
       base::MutexLock lock(&mutex);
       failed_pushes.push_back(reason);
@@ -100,6 +103,7 @@ class WorkerHarness final {
     }
     std::atomic<int> admitted{0};
     std::atomic<int> other_numerics{0};
+    std::atomic<int> eos_stops{0};
     base::Mutex mutex;
     std::vector<Reason> failed_pushes ABSL_GUARDED_BY(mutex);
     std::vector<Reason> refused_pushes ABSL_GUARDED_BY(mutex);

@@ -208,6 +208,21 @@ TEST(HandoffTest, FirstTokenThatEndsTheRequestIsNotCommitted) {
   EXPECT_TRUE(decode.Idle());
 }
 
+TEST(HandoffTest, AnEosIsCountedWhereItWasDrawn) {
+  for (const bool at_once : {true, false}) {
+    FakeModelOptions model;
+    model.force = [at_once](const kernels::SampleRow& row) -> std::optional<TokenId> {
+      return at_once == row.output.empty() ? TokenId{2} : TokenId{7};
+    };
+    WorkerHarness prefill({.role = WorkerRole::kPrefill, .model = model}), decode({.model = model});
+    const SplitResult result = RunSplit(prefill, decode, MakeGeneration(10, 5));
+    ASSERT_TRUE(result.decode.ok()) << result.decode << result.prefill;
+    EXPECT_EQ(result.decode_final->ending().cause(), worker_pb::FINISH_CAUSE_STOP_EOS);
+    EXPECT_EQ(prefill.eos_stops(), at_once ? 1 : 0);
+    EXPECT_EQ(decode.eos_stops(), at_once ? 0 : 1);
+  }
+}
+
 TEST(HandoffTest, ResumedAttemptContinuesAtItsIndex) {
   WorkerHarness alone({}), prefill(Prefill()), decode({});
   auto generation = MakeGeneration(20, 12);

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/transport/pair/pair_parcel.h"
+
 namespace baton {
 
 std::vector<uint64_t> PairSender::warm() const {
@@ -96,6 +99,12 @@ void PairSender::OnEpoch(PairId id, const PairEpoch& message, base::Instant now,
   if (pair.leaving) return;
   if (pair.state != State::kOpening || message.epoch <= pair.epoch) {
     return Abort(id, "the receiver began an epoch out of turn", /*tell=*/true, now, actions);
+  }
+  constexpr int64_t kLeast = kParcelHeaderBytes + kPartAlignment;
+  if (message.parcel_bytes < kLeast) {
+    const std::string why = absl::StrCat("the receiver takes parcels of ", message.parcel_bytes,
+                                         " bytes, expected at least ", kLeast);
+    return Fall(id, PairEvent::kRefused, why, now + limits_.fallen, actions);
   }
   pair.incarnation = message.incarnation;
   pair.epoch = message.epoch;

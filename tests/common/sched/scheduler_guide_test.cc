@@ -72,12 +72,13 @@ TEST_F(SchedulerGuideTest, AMaskIsPreparedBeforeTheStepThatNeedsIt) {
   const auto guide =
       std::make_shared<ScriptedGuide>(std::vector<std::vector<TokenId>>(9, {7}), kEos);
   AddGuided(guide, Spec(kLocal, 5, 9));
+  EXPECT_EQ(guide->prepared(), 1) << "while it waits";
   const StepPlan plan = Plan();
-  EXPECT_EQ(guide->prepared(), 1);
+  EXPECT_EQ(guide->prepared(), 2);
   ASSERT_EQ(plan.rows.size(), 1u);
   EXPECT_EQ(plan.rows[0].guide, guide.get());
   Commit(plan);
-  EXPECT_EQ(guide->prepared(), 2);
+  EXPECT_EQ(guide->prepared(), 3);
   EXPECT_EQ(guide->taken(), std::vector<TokenId>{7});
 }
 
@@ -89,7 +90,7 @@ TEST_F(SchedulerGuideTest, RowsThatDoNotDrawNeedNoMask) {
   AddGuided(guide, Spec(kLocal, 7, 5));
   const StepPlan chunk = Plan();
   EXPECT_EQ(chunk.rows[0].guide, nullptr);
-  EXPECT_EQ(guide->prepared(), 0);
+  EXPECT_EQ(guide->prepared(), 1) << "when it came, and not by its row";
   Commit(chunk);
   EXPECT_NE(Plan().rows[0].guide, nullptr);
 }
@@ -153,6 +154,30 @@ TEST_F(SchedulerGuideTest, OfSlowGuidesAloneAStepWaitsForOneInTurn) {
     EXPECT_EQ(plan.rows[0].sequence, ids[turn % 3]) << turn;
     Commit(plan);
   }
+}
+
+// Nobody knows beforehand which guide is slow; what a plan waits for is one of them at most.
+TEST_F(SchedulerGuideTest, APlanWaitsForTheFirstWorkOfOneSlowGuide) {
+  Start(64);
+  std::vector<std::shared_ptr<ScriptedGuide>> guides;
+  for (int i = 0; i < 4; ++i) {
+    guides.push_back(
+        std::make_shared<ScriptedGuide>(std::vector<std::vector<TokenId>>(9, {7}), kEos));
+    guides.back()->SlowAtFirst();
+    AddGuided(guides.back(), Spec(kLocal, 5, 6));
+  }
+  const SequenceId free = Add(kLocal, 5, 8);
+  const auto known = [&] {
+    return std::ranges::count_if(guides, [](const auto& g) { return g->knows_forced(); });
+  };
+  for (int plan = 1; plan <= 4; ++plan) {
+    ASSERT_TRUE(Step());
+    EXPECT_EQ(known(), plan);
+    EXPECT_EQ(TokensOf(free).size(), static_cast<size_t>(plan));
+  }
+  for (const auto& guide : guides) guide->SetHoldsUp(false);
+  StepAll();
+  ExpectAllBlocksBack();
 }
 
 TEST_F(SchedulerGuideTest, NoStepWaitsForASlowGuideBehindOneThatIsOut) {

@@ -78,8 +78,12 @@ class PairSenderTest : public testing::Test {
     const int before = Count(PairEvent::kFallenBack);
     for (uint64_t epoch = 1; Count(PairEvent::kFallenBack) == before; ++epoch) {
       ASSERT_LE(epoch, 3U);
-      sender_.OnMessage(id, PairEpoch{.epoch = epoch, .unique_id = "id", .incarnation = 1}, now_,
-                        &actions_);
+      sender_.OnMessage(id,
+                        PairEpoch{.epoch = epoch,
+                                  .unique_id = "id",
+                                  .incarnation = 1,
+                                  .parcel_bytes = limits_.parcel_bytes},
+                        now_, &actions_);
       sender_.OnDevice(Connected{id, epoch, absl::UnavailableError("no way")}, now_, &actions_);
       sender_.OnDevice(DeviceAborted{id, epoch}, now_, &actions_);
     }
@@ -113,6 +117,22 @@ class PairSenderTest : public testing::Test {
   PairSender::Actions actions_;
   PairSender sender_{limits_, {}};
 };
+
+// A part would never fit, or be cut to less than nothing.
+TEST_F(PairSenderTest, AReceiverOfParcelsWithoutRoomIsRefused) {
+  for (const int64_t bytes : {int64_t{-1}, int64_t{0}, kParcelHeaderBytes + kPartAlignment - 1}) {
+    const int refused = Count(PairEvent::kRefused);
+    const PairId id = static_cast<PairId>(bytes + 2);
+    sender_.Warm("worker" + std::to_string(id), id, now_, &actions_);
+    sender_.OnMessage(
+        LastOpened(),
+        PairEpoch{.epoch = 1, .unique_id = "id", .incarnation = id, .parcel_bytes = bytes}, now_,
+        &actions_);
+    EXPECT_EQ(Count(PairEvent::kRefused), refused + 1);
+  }
+  EXPECT_TRUE(sender_.warm().empty());
+  EXPECT_TRUE(ToldToAbort().empty());
+}
 
 TEST_F(PairSenderTest, WhatWaitedBehindAParcelThatIsGivenUpHasItsTimeAfterIt) {
   const PairId frozen = WarmPair(1);
@@ -165,8 +185,11 @@ TEST_F(PairSenderTest, APairThatWasWarmMayTryAgainSoon) {
   ASSERT_EQ(sender_.warm().size(), 1u);
   sender_.OnMessage(id, PairAbort{.epoch = 1, .why = "the network went away"}, now_, &actions_);
   sender_.OnDevice(DeviceAborted{id, 1}, now_, &actions_);
-  sender_.OnMessage(id, PairEpoch{.epoch = 2, .unique_id = "id", .incarnation = 1}, now_,
-                    &actions_);
+  sender_.OnMessage(
+      id,
+      PairEpoch{
+          .epoch = 2, .unique_id = "id", .incarnation = 1, .parcel_bytes = limits_.parcel_bytes},
+      now_, &actions_);
   sender_.OnDevice(Connected{id, 2, absl::UnavailableError("no way")}, now_, &actions_);
   sender_.OnDevice(DeviceAborted{id, 2}, now_, &actions_);
   EXPECT_EQ(Count(PairEvent::kFallenBack), 3);
