@@ -12,7 +12,7 @@ namespace baton {
 namespace {
 
 // How many tokens of prompt and output a request may have here. A kPrefill holds no output, and its
-// request runs on in a worker whose pool may differ.
+// request runs on in a worker whose limits may differ.
 int64_t TokensThatFit(const SequenceSpec& spec, const SequenceLimits& limits) {
   if (spec.kind == SequenceKind::kPrefill) return limits.max_model_len;
   return std::min(limits.max_model_len, limits.pool_tokens);
@@ -36,7 +36,7 @@ absl::Status CheckLengths(const SequenceSpec& spec, const SequenceLimits& limits
                      limits.pool_tokens);
     }
   }
-  if (asked > 0 && prompt + asked > fits) {
+  if (asked > 0 && prompt + asked > fits && spec.kind != SequenceKind::kPrefill) {
     return TooLong("prompt", "prompt and max_tokens", prompt + asked, fits);
   }
   if (prompt + generated + 1 > fits) {

@@ -83,11 +83,15 @@ bool Scheduler::SecureBlocks(base::Instant now) {
   return waiting_for_returns == 0;
 }
 
-// Blocks that become free without another victim: of ended leases, of sequences that are over but
-// for a row that is out, and of those that are held back to be preempted.
+// Blocks that become free soon without another victim: those that an ended reservation leased, of
+// sequences that are over but for a row that is out, and of those that are held back to be
+// preempted. What a peer reads is not among them: where that hangs it takes long.
 int32_t Scheduler::BlocksComingBack() const {
-  int32_t blocks = pool_->num_quarantined();
+  int32_t blocks = 0;
   for (const auto& [id, sequence] : live_) {
+    if (sequence->over() && sequence->leased() && sequence->spec.kind == SequenceKind::kReserved) {
+      blocks += sequence->table.size() - sequence->leased_from;
+    }
     const bool ends = sequence->over() && sequence->rows_out > 0 && !sequence->leased();
     if (!ends && !sequence->held_back) continue;
     blocks += BlocksReturnedBy(*sequence);

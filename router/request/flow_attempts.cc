@@ -97,7 +97,8 @@ void RequestFlow::FailAttempt(const AttemptFailure& failure) {
   const base::Instant now = context_->clock->Now();
   // Attempts count what broke; a worker without room broke nothing.
   if (outcome == AttemptOutcome::kFull) --attempts_;
-  if (!waiting_since_) waiting_since_ = now;
+  // What it was refused for want of a place was a wait, too, in that worker's line.
+  if (!waiting_since_) waiting_since_ = outcome == AttemptOutcome::kFull ? waited_until_ : now;
   spdlog::log(outcome == AttemptOutcome::kFull ? spdlog::level::info : spdlog::level::warn,
               "request {}: attempt {} on decode worker {}, prefill worker {} ended {} after {} "
               "tokens: {}",

@@ -222,7 +222,8 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   bool tried_ = false;  // an attempt was opened, perhaps one that a full worker refused
   // Since when it waits for its prompt to be computed; empty while that or decoding goes on.
   std::optional<base::Instant> waiting_since_;
-  uint64_t waiter_ = 0;  // in the admission queue; 0 = none
+  base::Instant waited_until_{};  // where that is empty
+  uint64_t waiter_ = 0;           // in the admission queue; 0 = none
   absl::Status last_failure_;
   std::string fingerprint_;  // of the model that drew the first tokens
   // The end is known, but until `end_by_` the worker's last word on it is still awaited.

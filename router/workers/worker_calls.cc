@@ -30,6 +30,7 @@ void DecodeCall::Release(FinishReason reason) {
 }
 
 void DecodeCall::OnWriteDone(bool ok) {
+  worker::v1::DecodeRequest().Swap(&request_);  // the ids of a long prompt, for as long as it runs
   base::MutexLock lock(&mutex_);
   writing_ = false;
   if (!ok || ended_) return;
@@ -56,5 +57,7 @@ std::shared_ptr<PrefillCall> PrefillCall::Open(worker::v1::PrefillService::Stub*
   call->Begin(call);
   return call;
 }
+
+void PrefillCall::OnReadInitialMetadataDone(bool) { worker::v1::PrefillRequest().Swap(&request_); }
 
 }  // namespace baton

@@ -167,10 +167,12 @@ class PrefillCall final : public ReadingCall<PrefillReactor, worker::v1::Prefill
   static std::shared_ptr<PrefillCall> Open(worker::v1::PrefillService::Stub* stub,
                                            worker::v1::PrefillRequest request, CallOptions options);
 
+  void OnReadInitialMetadataDone(bool ok) override;
+
  private:
   explicit PrefillCall(CallOptions options) : ReadingCall(CallKind::kPrefill, std::move(options)) {}
 
-  worker::v1::PrefillRequest request_;
+  worker::v1::PrefillRequest request_;  // lives until the worker has it
 };
 
 }  // namespace baton

@@ -223,6 +223,16 @@ TEST(HandoffTest, AnEosIsCountedWhereItWasDrawn) {
   }
 }
 
+TEST(HandoffTest, AnAnswerMayBeLongerThanThePrefillWorkerHasRoomFor) {
+  WorkerHarness::Options narrow = Prefill();
+  narrow.engine.max_model_len = 24;
+  WorkerHarness alone({}), prefill(narrow), decode({});
+  const auto generation = MakeGeneration(20, 40);
+  const SplitResult result = RunSplit(prefill, decode, generation);
+  ASSERT_TRUE(result.decode.ok()) << result.decode << result.prefill;
+  EXPECT_EQ(result.tokens, RunLocal(alone, generation));
+}
+
 TEST(HandoffTest, ResumedAttemptContinuesAtItsIndex) {
   WorkerHarness alone({}), prefill(Prefill()), decode({});
   auto generation = MakeGeneration(20, 12);

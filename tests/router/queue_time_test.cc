@@ -19,13 +19,15 @@ class QueueTimeTest : public RouterTest, public ::testing::WithParamInterface<Re
   }
 };
 
-// The waits before the first attempt and behind it, whether it counts as one or not.
+// The waits before the first attempt and behind it, whether it counts as one or not; and in the line
+// of a worker that then has no place.
 TEST_P(QueueTimeTest, AllWaitsOfARequestAddUp) {
   const auto failed = std::make_shared<std::atomic<bool>>(false);
   AddDecode([&](FakeWorkerOptions& worker) {
     worker.prefill_places_free = 0;
     worker.script = [this, failed](const FakeMoment& moment) {
       if (moment.point != FakePoint::kDecodeOpen || failed->exchange(true)) return FakeAction::Go();
+      StayInTheQueue();
       decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_ready(false); });
       EXPECT_TRUE(Eventually([&] { return Metric("baton_router_worker_up") == 0; }));
       return FakeAction::Fail(
@@ -45,7 +47,8 @@ TEST_P(QueueTimeTest, AllWaitsOfARequestAddUp) {
 
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   const v1::Timings& timings = answer.final->timings();
-  EXPECT_GE(timings.queue_ms(), 2 * base::Milliseconds(kWait));
+  const int waits = GetParam() == Reason::kFull ? 3 : 2;
+  EXPECT_GE(timings.queue_ms(), waits * base::Milliseconds(kWait));
   EXPECT_LE(timings.queue_ms(), timings.ttft_ms());
   for (const std::string name :
        {"baton_request_queue_time_seconds", "baton_tenant_queue_time_seconds"}) {

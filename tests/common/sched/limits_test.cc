@@ -60,7 +60,11 @@ TEST(LimitsTest, AnOpenRequestGetsWhatFits) {
 TEST(LimitsTest, APrefillNeedsRoomForItsPromptOnly) {
   EXPECT_TRUE(CheckSpec(Spec(64, 36, SequenceKind::kPrefill), kLimits).ok());
   EXPECT_EQ(ReasonOf(CheckSpec(Spec(65, 30, SequenceKind::kPrefill), kLimits)), Reason::kTooLong);
-  EXPECT_EQ(ReasonOf(CheckSpec(Spec(64, 37, SequenceKind::kPrefill), kLimits)), Reason::kTooLong);
+  EXPECT_TRUE(CheckSpec(Spec(64, 1000, SequenceKind::kPrefill), kLimits).ok());
+  SequenceLimits narrow = kLimits;
+  narrow.max_model_len = 64;
+  EXPECT_TRUE(CheckSpec(Spec(63, 1000, SequenceKind::kPrefill), narrow).ok());
+  EXPECT_EQ(ReasonOf(CheckSpec(Spec(64, 1, SequenceKind::kPrefill), narrow)), Reason::kTooLong);
 }
 
 TEST(LimitsTest, RefusesWhenNothingIsLeftToGenerate) {

@@ -111,6 +111,26 @@ TEST_F(SchedulerMemoryTest, ReturningBlocksAreWaitedForInsteadOfTakingMoreVictim
   EXPECT_EQ(Count<TokenEvent>(runs), tokens + 1);
 }
 
+// A peer that reads them may hang.
+TEST_F(SchedulerMemoryTest, BlocksThatAPeerReadsAreNotWaitedFor) {
+  options_.max_prefill_tokens = 8;
+  Start(9);
+  const SequenceId a = Add(kLocal, 4, 12);
+  const SequenceId b = Add(kLocal, 4, 12);
+  ASSERT_TRUE(Step());
+  const SequenceId prompt = Add(SequenceKind::kPrefill, 12, 4);
+  ASSERT_TRUE(Step());
+  ASSERT_GE(Count<BlocksProven>(prompt), 1);
+  Cancel(prompt);
+  StepAll();
+  EXPECT_EQ(Count<DetachEvent>(prompt), 1);
+  EXPECT_EQ(Last<FinishedEvent>(a)->reason, FinishReason::kLength);
+  EXPECT_EQ(Last<FinishedEvent>(b)->reason, FinishReason::kLength);
+  EXPECT_GE(Last<FinishedEvent>(b)->preemptions, 1);
+  ReturnLease(prompt);
+  ExpectAllBlocksBack();
+}
+
 TEST_F(SchedulerMemoryTest, TheYoungestIsPreemptedAndTheOldestNever) {
   Start(6);
   const SequenceId a = Add(kLocal, 4, 16);
