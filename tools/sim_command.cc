@@ -26,6 +26,10 @@ absl::StatusOr<Workload> LoadOfRun(const SimFlags& flags, int32_t run,
   BATON_ASSIGN_OR_RETURN(const bench::PlanOptions plan, simulator::PlanOf(flags, run));
   BATON_ASSIGN_OR_RETURN(Workload load, recorded ? simulator::RecordedWorkload(plan, *recorded)
                                                  : simulator::PlannedWorkload(plan));
+  // With limits of their own, requests that are too long are refused instead.
+  if (recorded && !flags.forced_lengths && flags.max_tokens == 0) {
+    load.shortened = simulator::CutByLength(load.requests, flags.max_model_len);
+  }
   if (flags.shared_prefixes > 1) {
     simulator::SharePrefixes({flags.shared_prefixes, flags.shared_prefix_skew}, plan.seed,
                              &load.requests);
@@ -106,9 +110,7 @@ absl::StatusOr<std::vector<PolicyResult>> Counted(absl::StatusOr<std::vector<Pol
   if (!found.ok()) return found;
   for (const PolicyResult& result : *found) {
     for (const simulator::SimFigures& run : result.runs) {
-      if (run.completed + run.refused > 0) continue;
-      return UsageError("--warmup", "no request came after it, expected at least one",
-                        "less of it, or more --requests");
+      if (!simulator::AnyCounted(run)) return simulator::NobodyCounted();
     }
   }
   return found;

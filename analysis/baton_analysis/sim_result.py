@@ -94,17 +94,17 @@ class SimResult:
         for part in filter(None, self.setup.get("slo", "").split(",")):
             name, _, value = part.partition("=")
             milliseconds = _milliseconds(value)
-            if milliseconds:
+            if milliseconds and name.strip() != "percentile":
                 limits[name.strip()] = milliseconds
         return limits
 
 
 def _milliseconds(text: str) -> float | None:
-    for unit, factor in (("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("m", 6e4)):
-        number = text.strip().removesuffix(unit)
-        if number != text.strip():
+    """Of a time as --slo takes it: a number with a unit, or of milliseconds."""
+    for unit, factor in (("ms", 1.0), ("s", 1e3), ("m", 6e4), ("h", 3.6e6), ("", 1.0)):
+        if text.strip().endswith(unit):
             try:
-                return float(number) * factor
+                return float(text.strip().removesuffix(unit)) * factor
             except ValueError:
                 continue
     return None

@@ -78,6 +78,14 @@ class SimPlotsTest(unittest.TestCase):
         self.assertIn("SLO 50 ms", self.picture("cdf")[0])
         self.assertIn("simulated · means of 3 runs, with 95 % intervals", self.picture("service")[0])
 
+    def test_limits_are_read_as_the_program_reads_them(self):
+        for slo, limits in (("ttft=1.5s,tpot=50ms,percentile=95", {"ttft": 1500, "tpot": 50}),
+                            ("ttft=200,percentile=90,tpot=30", {"ttft": 200, "tpot": 30}),
+                            ("e2e=2h,ttft=2m", {"e2e": 7.2e6, "ttft": 1.2e5}), ("", {})):
+            self.assertEqual(SimResult([result(["fcfs"], slo=slo)]).limits, limits)
+        self.draw(result(["fcfs"], slo="ttft=200,tpot=50"))
+        self.assertIn("arrival to first token · SLO 200 ms, dashed", self.picture("latency")[0])
+
     def test_files_that_differ_in_the_load_are_an_axis(self):
         code, names, complaints = self.draw(*(result(["fcfs", "boost"], rate=rate) for rate in ("9", "7", "8")))
         self.assertEqual((code, names, complaints), (0, [*OF_ONE, "load"], ""))

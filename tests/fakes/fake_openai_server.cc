@@ -140,6 +140,9 @@ class FakeOpenAiServer::Impl final {
         return false;
       case OpenAiEnd::kNothing:
         break;
+      case OpenAiEnd::kDoneAlone:
+        Send(sink, "[DONE]");
+        break;
       case OpenAiEnd::kMalformed:
         Send(sink, "{\"id\": oops}");
         break;

@@ -15,6 +15,7 @@ enum class OpenAiEnd {
   kNoDone,      // finish_reason and usage, then a proper end of the body
   kCut,         // the connection closes in the middle of an event
   kNothing,     // a proper end of the body after the last token
+  kDoneAlone,   // [DONE] after the last token, and no finish_reason or usage
   kMalformed,   // an event that is no JSON
   kErrorEvent,  // an event with an error
   kHang,        // nothing more happens

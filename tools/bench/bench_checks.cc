@@ -93,7 +93,9 @@ absl::Status CheckLoad(const FlagSet& set, const BenchFlags& flags) {
        {set.Given("burstiness") && flags.arrivals != ArrivalProcess::kGamma,
         "--burstiness without --arrivals gamma", "other arrivals have none", "--arrivals gamma"},
        {set.Given("time-scale") && flags.trace.empty(), "--time-scale without --trace",
-        "it stretches a trace's times", "--rate for another rate"}});
+        "it stretches a trace's times", "--rate for another rate"},
+       {set.Given("trace-block-tokens") && flags.trace.empty(),
+        "--trace-block-tokens without --trace", "only a trace has hash ids", "--trace FILE"}});
 }
 
 absl::Status CheckPrompts(const FlagSet& set, const BenchFlags& flags) {

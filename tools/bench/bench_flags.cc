@@ -80,6 +80,8 @@ void BindLoad(FlagSet* set, BenchFlags* flags) {
                        "arrivals and lengths of a CSV (Azure) or JSONL (Mooncake) trace")));
   set->Add(With(DoubleFlag("time-scale", &flags->time_scale, {.min = 1e-3, .max = 1e3}), group,
                 "factor on the trace's times: 2 = half the rate"));
+  set->Add(With(IntFlag("trace-block-tokens", &flags->trace_block_tokens, {.min = 1}), group,
+                "tokens that a hash id of the trace stands for"));
   const Choices<ArrivalProcess> arrivals = {{"poisson", ArrivalProcess::kPoisson},
                                             {"constant", ArrivalProcess::kConstant},
                                             {"gamma", ArrivalProcess::kGamma}};

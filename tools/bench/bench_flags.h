@@ -31,7 +31,8 @@ struct BenchFlags {
   std::optional<double> rate;  // requests per second; infinite: all at once
   std::optional<int32_t> concurrency;
   std::string trace;
-  double time_scale = 1;  // of the trace's times; 2 = half as fast
+  double time_scale = 1;             // of the trace's times; 2 = half as fast
+  int32_t trace_block_tokens = 512;  // of a hash id of the trace
   ArrivalProcess arrivals = ArrivalProcess::kPoisson;
   double burstiness = 1;
   base::Duration warmup{};

@@ -90,6 +90,7 @@ PlanOptions BenchSession::PlanOptionsOf(const RunSpec& spec) const {
   options.trace = flags_.trace;
   options.burstiness = Burstiness(flags_);
   options.time_scale = flags_.time_scale;
+  options.block_tokens = flags_.trace_block_tokens;
   if (flags_.prompts.empty() && flags_.trace.empty()) options.input = input_;
   if (flags_.trace.empty()) options.output = output_;
   options.prompts = flags_.prompts;

@@ -191,6 +191,8 @@ absl::StatusOr<Question> QuestionOf(const PlanFlags& flags, const ModelUse& mode
   if (load.warmup == base::Duration::zero() && load.rate) {
     question.warmup = (requests.back().at - requests.front().at) / 5;
   }
+  // When the requests of a closed loop come is known once it is simulated.
+  if (!load.concurrency && requests.back().at < question.warmup) return simulator::NobodyCounted();
   question.arrivals_end = simulator::ArrivalsEndOf(load);
   question.max_devices = flags.max_devices;
   question.roles = flags.roles;
@@ -218,12 +220,15 @@ std::vector<std::string> BenchLoad(const PlanFlags& flags, const Question& quest
   if (!load.trace.empty()) {
     add("trace", load.trace);
     if (load.time_scale != 1) add("time-scale", absl::StrCat(load.time_scale));
+    if (load.trace_block_tokens != bench::PlanOptions().block_tokens) {
+      add("trace-block-tokens", absl::StrCat(load.trace_block_tokens));
+    }
   } else {
     add("input-tokens", load.input_tokens);
     add("output-tokens", load.output_tokens);
-    if (load.shared_prefix_tokens > 0) {
-      add("shared-prefix-tokens", absl::StrCat(load.shared_prefix_tokens));
-    }
+  }
+  if (load.shared_prefix_tokens > 0) {
+    add("shared-prefix-tokens", absl::StrCat(load.shared_prefix_tokens));
   }
   if (question.runs.front().may_run_out) {
     add("duration", FormatDuration(load.duration));

@@ -115,6 +115,7 @@ absl::StatusOr<Trial> Try(const Question& question, const Candidate& candidate, 
     BATON_ASSIGN_OR_RETURN(auto outcome, simulator::RunCluster(setup, question.runs[run].requests));
     Judge(question, outcome, &trial);
     trial.runs.push_back(simulator::FiguresOf(std::move(outcome), question.warmup, question.slo));
+    if (!simulator::AnyCounted(trial.runs.back())) return simulator::NobodyCounted();
     trial.good_share = std::min(trial.good_share, trial.runs.back().goodput_share.value_or(0));
     trial.keeps = trial.good_share >= question.slo.percentile / 100;
     if (!trial.keeps) break;

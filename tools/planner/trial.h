@@ -51,7 +51,7 @@ struct Trial {
 double KvBytesOf(const Question& question, const Candidate& candidate);
 
 // Simulates the candidate under the first `runs` runs of the load, but no more after one in which
-// the SLO is broken.
+// the SLO is broken. A run in which nobody came after the warm-up is an error, NobodyCounted().
 absl::StatusOr<Trial> Try(const Question& question, const Candidate& candidate, size_t runs);
 
 }  // namespace baton::planner

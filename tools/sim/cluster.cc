@@ -19,7 +19,7 @@ namespace {
 using bench::MakeIdPrompts;
 using bench::PromptMaker;
 
-// Without a token for so long (of virtual time) something is wrong.
+// Without a token for so long (of virtual time) while somebody waits, something is wrong.
 constexpr base::Duration kStandstill = std::chrono::hours(6);
 
 // The processes of a cluster joined, and what they did summed up.
@@ -158,7 +158,9 @@ absl::StatusOr<ClusterOutcome> Cluster::Run() {
 
 absl::Status Cluster::RunUntilAllOver() {
   while (!lives_.all_over()) {
-    if (timeline_.RunNext() && timeline_.now() - lives_.last_progress() <= kStandstill) continue;
+    // Workers say their status also while nobody is there, and the next request may be hours away.
+    const auto still_for = [this] { return timeline_.now() - lives_.last_progress(); };
+    if (timeline_.RunNext() && (!lives_.any_here() || still_for() <= kStandstill)) continue;
     const std::string still =
         absl::StrCat(lives_.num_left(), " of ", requests_.size(), " requests stand still after ",
                      Since(lives_.last_progress()), " s");

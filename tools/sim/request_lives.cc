@@ -72,6 +72,7 @@ void RequestLives::Arrive() {
     timeline_->At(begin_ + asked_[arrived_].at, [this] { Arrive(); });
   }
   if (arrived_ == coming_) all_arrived_();
+  if (!any_here()) last_progress_ = now;
   Life& life = lives_[request];
   life.router = request % static_cast<uint32_t>(fleet_->routers.size());
   life.arrived = now;

@@ -43,7 +43,9 @@ class RequestLives final {
   void Begin();
   bool all_over() const { return over_ == coming_; }
   size_t num_left() const { return coming_ - over_; }
-  // When a first token or an end came last.
+  // Whether a request is under way.
+  bool any_here() const { return !lives_.empty(); }
+  // When a first token or an end came last, or somebody where nobody was.
   base::Instant last_progress() const { return last_progress_; }
 
   // --- What the request's router says. ---

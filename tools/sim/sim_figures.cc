@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
+#include "common/config/flag_set.h"
 
 namespace baton::simulator {
 namespace {
@@ -288,6 +289,11 @@ SimFigures FiguresOf(ClusterOutcome outcome, base::Duration warmup,
   outcome.requests = {};
   figures.cluster = std::move(outcome);
   return figures;
+}
+
+absl::Status NobodyCounted() {
+  return UsageError("--warmup", "no request came after it, expected at least one",
+                    "less of it, or more --requests");
 }
 
 nlohmann::ordered_json ResultJson(const nlohmann::ordered_json& setup,

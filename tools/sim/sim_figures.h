@@ -48,6 +48,11 @@ absl::StatusOr<bench::Slo> ParseSimSlo(const std::string& text);
 SimFigures FiguresOf(ClusterOutcome outcome, base::Duration warmup,
                      const std::optional<bench::Slo>& slo);
 
+// Whether anybody came after the warm-up: of a run without there is nothing to say.
+inline bool AnyCounted(const SimFigures& run) { return run.completed + run.refused > 0; }
+// The usage error of a load in which nobody does.
+absl::Status NobodyCounted();
+
 // All runs under one policy and routing with one predictor.
 struct PolicyResult {
   std::string policy, routing, predictor;

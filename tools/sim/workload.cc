@@ -173,6 +173,13 @@ absl::StatusOr<RecordedAnswers> ReadRecordedAnswers(const std::vector<std::strin
   return answers;
 }
 
+int64_t CutByLength(const std::vector<SimRequest>& requests, int32_t max_model_len) {
+  return std::ranges::count_if(requests, [max_model_len](const SimRequest& request) {
+    const int64_t room = int64_t{max_model_len} - request.input_tokens;
+    return room > 0 && request.output_tokens > room;
+  });
+}
+
 absl::StatusOr<Workload> RecordedWorkload(const bench::PlanOptions& plan,
                                           const RecordedAnswers& answers) {
   bench::PlanOptions arrivals = plan;

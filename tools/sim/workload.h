@@ -42,6 +42,10 @@ struct RecordedAnswers {
 // An error names the file and line that is no row, what was found and what was expected.
 absl::StatusOr<RecordedAnswers> ReadRecordedAnswers(const std::vector<std::string>& logs);
 
+// How many recorded answers a model of that length cuts off, where requests give no limit of their
+// own. A request whose prompt leaves no token is not among them: it is refused.
+int64_t CutByLength(const std::vector<SimRequest>& requests, int32_t max_model_len);
+
 // As many requests as `plan` says, arriving as it says, each with a recorded answer: all of them in
 // an order drawn from the plan's seed, and again from the first. Their own order says something of
 // their lengths, as what a log begins with is what ended before it was cut.

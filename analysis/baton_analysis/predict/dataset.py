@@ -33,7 +33,7 @@ class Answer:
 
     request_id: str
     family: str
-    prompt: str  # the same of all requests with this prompt
+    prompt: str  # its name, the same of all requests with this prompt
     split: str
     seed: int
     temperature: float
@@ -58,6 +58,7 @@ class Dataset:
         self.folder = folder
         splits = Splits(os.path.join(folder, "split.jsonl"))
         parts = [Part(path, splits) for path in _parts(folder)]
+        _name_prompts([entry for part in parts for entry in part.requests.values()], splits)
         self.fingerprint = _the_same([part.fingerprint for part in parts], folder, "models")
         self.probe_width = _the_same([part.probe_width for part in parts], folder,
                                      "widths of projections")
@@ -89,10 +90,11 @@ class Prompts:
         requests = [entry for part in parts for entry in part.requests.values()]
         rows = sum(entry["output_length"] for entry in requests)
         self._share = rows_max / rows if rows > rows_max else 1
-        self.left_out = sum(not self._keeps(prompt) for prompt in set(map(prompt_of, requests)))
+        prompts = {entry["prompt"] for entry in requests}
+        self.left_out = sum(not self._keeps(prompt) for prompt in prompts)
 
     def has(self, request: dict) -> bool:
-        return self._keeps(prompt_of(request))
+        return self._keeps(request["prompt"])
 
     def _keeps(self, prompt: str) -> bool:
         return self._share >= 1 or _fraction("kept", prompt) < self._share
@@ -132,6 +134,7 @@ class Part:
                 entry = {
                     key: entry.get(key) for key in _REQUEST_KEYS
                 } | {
+                    "prompt_sha256": str(entry.get("prompt_sha256") or ""),
                     "output_length": int(entry["output_length"]),
                     "request_id": str(entry["request_id"])
                 }
@@ -179,7 +182,7 @@ class Part:
             raise InputError(f"{self.folder}: projections.f32 has {len(self.projections)} rows, "
                              "fewer than rows.jsonl; collect it again")
         number = lambda key, otherwise: otherwise if request[key] is None else request[key]
-        prompt = prompt_of(request)
+        prompt = request["prompt"]
         return Answer(request_id=request["request_id"], family=request["family"] or "none",
                       prompt=prompt, split=self._splits.of(prompt), seed=number("seed", 0),
                       temperature=round(number("temperature", 1.0),
@@ -191,16 +194,32 @@ class Part:
                       tokens=rows[:, 1].astype(np.int64), part=self, rows=places)
 
 
-_REQUEST_KEYS = ("request_id", "family", "prompt_index", "seed", "temperature", "top_p",
-                 "max_tokens", "output_length")
+_REQUEST_KEYS = ("request_id", "family", "prompt_index", "prompt_sha256", "seed", "temperature",
+                 "top_p", "max_tokens", "output_length")
 
 
-def prompt_of(request: dict) -> str:
-    return f"{request['family']}/{request['prompt_index']}"
+def place_of(entry: dict) -> str:
+    return f"{entry['family']}/{entry['prompt_index']}"
+
+
+def _name_prompts(requests: list[dict], splits: "Splits"):
+    """Gives each request the name of its prompt.
+
+    A prompt that stands in two lines of a file is one prompt, so its name is the hash of what was
+    asked, and its place where split.jsonl has chosen by places. If only some requests have the
+    hash, as those of older logs have not, all are named by their places: else answers to one
+    prompt would have two names.
+    """
+    hashed = all(request["prompt_sha256"] for request in requests)
+    for request in requests:
+        by_hash = hashed and not splits.chosen
+        request["prompt"] = request["prompt_sha256"] if by_hash else place_of(request)
+    if splits.chosen:
+        splits.check(requests)
 
 
 class Splits:
-    """Of each prompt its split: as split.jsonl says, else 60/20/20 by a hash of the prompt."""
+    """Of each prompt its split: as split.jsonl says, else 60/20/20 by a hash of its name."""
 
     def __init__(self, path: str):
         self._path = path
@@ -210,13 +229,30 @@ class Splits:
         for number, entry in _lines(path):
             try:
                 split = entry["split"]
-                self._of[prompt_of(entry)] = split
+                self._of[place_of(entry)] = split
             except (KeyError, TypeError) as error:
                 raise InputError(f"{path}, line {number}: {error!r}; expected family, prompt_index "
                                  "and split") from error
             if split not in SPLITS:
                 raise InputError(f"{path}, line {number}: split {split!r}; expected one of "
                                  f"{', '.join(SPLITS)}")
+
+    @property
+    def chosen(self) -> bool:
+        return bool(self._of)
+
+    def check(self, requests: list[dict]):
+        """Nothing that is judged may have been learnt from, under whatever name."""
+        first = {}
+        for request in requests:
+            prompt, sha = request["prompt"], request["prompt_sha256"]
+            if not sha or prompt not in self._of:
+                continue
+            other = first.setdefault(sha, prompt)
+            if self._of[other] != self._of[prompt]:
+                raise InputError(f"{self._path}: {other} and {prompt} are the same prompt "
+                                 f"({sha[:12]}…) in the splits {self._of[other]} and "
+                                 f"{self._of[prompt]}; expected all answers to a prompt in one")
 
     def of(self, prompt: str) -> str:
         if self._of:

@@ -40,6 +40,18 @@ class DatasetCase(unittest.TestCase):
             file.write(text.replace(old, new, 1))
 
 
+    def name_prompts(self, sha_of):
+        """Writes prompt_sha256 into the requests of both arms, for which `sha_of` says one."""
+        for arm in ("sampled", "censored"):
+            path = os.path.join(self.folder, arm, "requests.jsonl")
+            with open(path, encoding="utf-8") as file:
+                requests = [json.loads(line) for line in file]
+            for request in requests:
+                sha = sha_of(arm, request["family"], request["prompt_index"])
+                request |= {"prompt_sha256": sha} if sha else {}
+            synthetic_dataset.lines(path, requests)
+
+
 class DatasetTest(DatasetCase):
 
     def test_answers_are_whole_though_their_rows_are_mixed(self):
@@ -66,6 +78,43 @@ class DatasetTest(DatasetCase):
         self.assertEqual({a.prompt for a in dataset.of("train")} &
                          {a.prompt for a in dataset.of("test")}, set())
         self.assertTrue(90 < len({a.prompt for a in dataset.of("train")}) < 126)
+
+    def test_without_a_file_a_prompt_has_one_split_wherever_it_stands(self):
+        synthetic_dataset.write(self.folder, prompts=60, seeds=1)
+        os.unlink(os.path.join(self.folder, "split.jsonl"))
+        self.name_prompts(lambda arm, family, prompt: f"{prompt // 2:064x}")
+        dataset = Dataset(self.folder)
+        seen = {}
+        for answer in dataset.answers:
+            number = int(answer.request_id.split("-")[1])
+            self.assertEqual(answer.prompt, f"{number // 2:064x}")
+            self.assertEqual(seen.setdefault(number // 2, answer.split), answer.split)
+        self.assertEqual(set(seen.values()), {"train", "validation", "test"})
+        frame = frame_of(dataset, dataset.answers, self.flags)
+        self.assertEqual(len(set(frame.prompts)), 30, "what intervals draw")
+        part = Dataset(self.folder, rows_max=sum(a.length for a in dataset.answers) // 2)
+        count = lambda of, prompt: sum(answer.prompt == prompt for answer in of.answers)
+        for prompt in {answer.prompt for answer in part.answers}:
+            self.assertEqual(count(part, prompt), count(dataset, prompt))
+
+    def test_where_requests_lack_what_their_prompt_was_its_place_stands_for_it(self):
+        synthetic_dataset.write(self.folder, prompts=6, seeds=1)
+        os.unlink(os.path.join(self.folder, "split.jsonl"))
+        # Of the same prompt the other arm does not say it, and both must be in one split.
+        self.name_prompts(lambda arm, family, prompt: arm == "sampled" and f"{prompt:064x}")
+        self.assertEqual({answer.prompt for answer in Dataset(self.folder).answers},
+                         {f"{family}/{n}" for family in synthetic_dataset.FAMILIES
+                          for n in range(6)})  # yapf: disable
+
+    def test_a_prompt_in_two_splits_is_an_error(self):
+        synthetic_dataset.write(self.folder, prompts=5)
+        self.name_prompts(lambda arm, family, prompt: f"{family} {prompt % 3}")
+        with self.assertRaisesRegex(InputError, "story/[0-4] and story/[0-4] are the same prompt"):
+            Dataset(self.folder)
+        # In one split they may be the same, and the first three are trained on.
+        self.name_prompts(lambda arm, family, prompt: f"{family} {max(prompt, 2)}")
+        dataset = Dataset(self.folder)
+        self.assertEqual(len({answer.prompt for answer in dataset.answers}), 15)
 
     def test_a_prompt_without_a_split_is_an_error(self):
         synthetic_dataset.write(self.folder, prompts=5)

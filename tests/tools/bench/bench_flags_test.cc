@@ -27,6 +27,7 @@ TEST(BenchFlags, TakesEachKindOfLoad) {
            {"--rate", "2.5"},
            {"--concurrency", "8"},
            {"--trace", "t.csv", "--time-scale", "0.5"},
+           {"--trace", "t.jsonl", "--trace-block-tokens", "16", "--shared-prefix-tokens", "8"},
            {"--find-max", "rate", "--slo", "ttft=200ms"},
            {"--find-max", "concurrency", "--slo", "ttft=200ms", "--concurrency", "4"},
            {"--rate", "1", "--arrivals", "gamma", "--burstiness", "0.5"},
@@ -85,6 +86,7 @@ TEST(BenchFlags, RefusesWhatContradictsItself) {
        "Try: --eos continue"},
       {{"--rate", "1", "--tag", std::string(65, 'x')}, "found 65 bytes, expected at most 64"},
       {{"--rate", "1", "--time-scale", "2"}, "without --trace"},
+      {{"--rate", "1", "--trace-block-tokens", "16"}, "--trace-block-tokens without --trace"},
       {{"--trace", "t.csv", "--input-tokens", "9"}, "a trace has its own lengths"},
   };
   for (const auto& [arguments, message] : cases) {

@@ -158,6 +158,46 @@ TEST_F(PlanCommandTest, TracesArePlannedFor) {
   EXPECT_THAT(run.out, AllOf(HasSubstr("its first 2 requests"), HasSubstr("--trace " + trace)));
 }
 
+TEST_F(PlanCommandTest, TheBenchOfATraceSendsItsPromptsAsPlanned) {
+  const std::string trace =
+      File("mooncake.jsonl",
+           R"({"timestamp": 0, "input_length": 64, "output_length": 5, "hash_ids": [1, 2, 3, 4]})"
+           "\n"
+           R"({"timestamp": 900, "input_length": 64, "output_length": 5, "hash_ids": [1, 3]})"
+           "\n");
+  const ToolRun run = Plan({"--trace", trace, "--trace-block-tokens", "16",
+                            "--shared-prefix-tokens", "8", "--slo", "ttft=1s"});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("baton bench --trace " + trace), HasSubstr("--trace-block-tokens 16"),
+                    HasSubstr("--shared-prefix-tokens 8"), HasSubstr("--requests 2")));
+  const std::string plain = File(
+      "plain.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n");
+  EXPECT_THAT(Plan({"--trace", plain, "--slo", "ttft=1s"}).out,
+              AllOf(HasSubstr("baton bench --trace " + plain), Not(HasSubstr("-block-tokens")),
+                    Not(HasSubstr("-prefix-tokens"))));
+}
+
+TEST_F(PlanCommandTest, AWarmUpThatLeavesNobodyToJudgeIsAUsageError) {
+  const std::string trace = File("azure.csv",
+                                 "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                 "2023-11-16 18:15:46.6805900,374,44\n"
+                                 "2023-11-16 18:15:50.9951690,396,109\n");
+  const std::vector<Arguments> loads = {
+      {"--trace", trace, "--warmup", "5s", "--slo", "ttft=1s"},
+      {"--trace", trace, "--warmup", "5s", "--slo", "ttft=1ms"},
+      // A closed loop shows only in the simulation how soon its requests are used up.
+      {"--concurrency", "4", "--requests", "8", "--warmup", "1h", "--runs", "1", "--slo",
+       "ttft=1s"}};
+  for (const Arguments& load : loads) {
+    const ToolRun run = Plan(load);
+    EXPECT_EQ(run.exit, 2) << run.out;
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, AllOf(HasSubstr("--warmup"), HasSubstr("no request came after it")));
+  }
+  EXPECT_EQ(Plan({"--trace", trace, "--warmup", "4s", "--slo", "ttft=1s"}).exit, 0);
+}
+
 TEST_F(PlanCommandTest, CommandsAreAsAShellReadsThem) {
   const std::string model = Path("my --model's");
   std::filesystem::create_directory(model);

@@ -1,5 +1,6 @@
 #include "tools/sim/cluster.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -14,6 +15,9 @@ namespace baton::simulator {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr int64_t kHourMs = 3'600'000;
 
 TEST(ClusterTest, TimesOfAUnifiedWorkerAreThoseAddedUpByHand) {
   // The first reaches the worker at 1 ms; its prompt takes 11 ms. The second reaches it at 6 ms and
@@ -280,6 +284,24 @@ TEST(ClusterTest, VictimsAreSwappedWhereThatIsCheaper) {
     return last;
   };
   EXPECT_LT(end(swapped), end(computed));
+}
+
+TEST(ClusterTest, ANightInWhichNobodyComesIsNoStandstill) {
+  const ClusterOutcome outcome = Simulate(Tiny(), {Asked(0, 10, 3), Asked(8 * kHourMs, 10, 3)});
+  ASSERT_EQ(outcome.requests.size(), 2U);
+  EXPECT_NEAR(outcome.requests[1].first_token, 8 * 3600 + 0.013, 1e-6);
+  EXPECT_EQ(outcome.requests[1].output_tokens, 3);
+}
+
+TEST(ClusterTest, ARequestThatNobodyServesIsAStandstillAlsoAfterANight) {
+  // A step that takes longer than the time after which something must be wrong. The first request
+  // is refused, so that nobody is there in the night.
+  ClusterSetup setup = Tiny();
+  setup.worker.cost.step = 9 * 3600e6;
+  const auto outcome = RunCluster(setup, {Asked(0, 2000, 3), Asked(8 * kHourMs, 10, 3)});
+  EXPECT_EQ(outcome.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(outcome.status().message()),
+              HasSubstr("1 of 2 requests stand still after 28800 s"));
 }
 
 TEST(ClusterTest, SharedPrefixesAreFoundInTheCache) {

@@ -13,7 +13,9 @@
 namespace baton {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SimAnswersTest : public SimCommandTest {
  protected:
@@ -45,6 +47,28 @@ TEST_F(SimAnswersTest, RecordedAnswersHaveTheirLengths) {
       {"--rate", "5", "--answers", File("bad", EosLines("a", 2, FinishReason::kStopEos) + "{}\n")});
   EXPECT_EQ(bad.exit, 2);
   EXPECT_THAT(bad.err, HasSubstr("bad:3"));
+}
+
+TEST_F(SimAnswersTest, TellsOfAnswersThatTheModelsLengthCuts) {
+  // Prompts have 20 tokens.
+  const std::string log = File(
+      "log", EosLines("a", 12, FinishReason::kStopEos) + EosLines("b", 30, FinishReason::kStopEos));
+  const auto told = [&](const Arguments& more) {
+    Arguments asked = {"--rate", "5", "--requests", "4", "--answers", log, "--max-model-len"};
+    asked.insert(asked.end(), more.begin(), more.end());
+    const ToolRun of = Sim(asked);
+    EXPECT_EQ(of.exit, 0) << of.err;
+    return of.err;
+  };
+  EXPECT_EQ(told({"50"}), "");
+  EXPECT_THAT(told({"49"}), HasSubstr("2 requests are shortened to --max-model-len 49"));
+  EXPECT_THAT(told({"21"}), HasSubstr("4 requests are shortened to --max-model-len 21"));
+  // These are refused instead, and that is told.
+  for (const Arguments& refused :
+       std::vector<Arguments>{{"20"}, {"49", "--eos", "mask"}, {"49", "--max-tokens", "30"}}) {
+    EXPECT_THAT(told(refused), AllOf(HasSubstr("were refused"), Not(HasSubstr("shortened"))));
+  }
+  EXPECT_EQ(told({"49", "--max-tokens", "12"}), "") << "the requests' own limit";
 }
 
 TEST_F(SimAnswersTest, APredictorChangesNothingUnderFcfs) {

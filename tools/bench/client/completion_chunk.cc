@@ -26,6 +26,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
   explicit ChunkReader(CompletionChunk* chunk) : chunk_(chunk) { levels_.reserve(8); }
 
   bool has_root_object() const { return has_root_object_; }
+  bool is_error() const { return is_error_; }
 
   bool start_object(size_t) override { return Open(/*array=*/false); }
   bool start_array(size_t) override { return Open(/*array=*/true); }
@@ -39,7 +40,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
 
   bool string(string_t& value) override {
     if (At("id")) chunk_->id = value;
-    if (At("error") || At("error", "message")) chunk_->error = ShownText(value, kQuoted);
+    if (At("object") && value == "error") is_error_ = true;
     if (InFirstChoice("text")) text_ = value.empty() ? Text::kEmpty : Text::kSome;
     if (InFirstChoice("finish_reason")) chunk_->finish_reason = value;
     return Value();
@@ -52,7 +53,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
   }
   bool number_float(number_float_t, const string_t&) override { return Value(); }
   bool boolean(bool) override { return Value(); }
-  bool null() override { return Value(); }
+  bool null() override { return Next(); }
   bool binary(binary_t&) override { return Value(); }
   bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }
 
@@ -89,8 +90,13 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
     return Value();
   }
 
-  // The value at this place has been read.
+  // The value at this place has been read, and is not null.
   bool Value() {
+    if (At("error")) is_error_ = true;
+    return Next();
+  }
+
+  bool Next() {
     if (!levels_.empty() && levels_.back().array) ++levels_.back().index;
     return true;
   }
@@ -132,6 +138,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
   CompletionChunk* const chunk_;
   std::vector<Level> levels_;
   bool has_root_object_ = false;
+  bool is_error_ = false;
   Text text_ = Text::kAbsent;
   std::optional<int32_t> token_ids_;  // how many there are; absent: the server sends none
 };
@@ -146,6 +153,7 @@ absl::StatusOr<CompletionChunk> ParseCompletionChunk(std::string_view json) {
         absl::StrCat("an event of the stream is no JSON object: ", Quote(json)));
   }
   reader.Finish();
+  if (reader.is_error()) chunk.error = ErrorMessageOf(json);
   return chunk;
 }
 
@@ -154,9 +162,9 @@ std::string ErrorMessageOf(std::string_view body) {
   if (json.is_object()) {
     for (const char* path : {"/error/message", "/error", "/message", "/detail"}) {
       const Json::json_pointer pointer(path);
-      if (json.contains(pointer) && json[pointer].is_string()) {
-        return ShownText(json[pointer].get_ref<const std::string&>(), kQuoted);
-      }
+      if (!json.contains(pointer) || !json[pointer].is_string()) continue;
+      const auto& message = json[pointer].get_ref<const std::string&>();
+      if (!message.empty()) return ShownText(message, kQuoted);
     }
   }
   return body.empty() ? "no message" : Quote(body);

@@ -27,14 +27,16 @@ struct CompletionChunk {
   bool may_be_token = false;
   std::string finish_reason;  // "" while it goes on
   std::optional<Usage> usage;
-  std::string error;  // message of an error that the server sent in the stream
+  // What ErrorMessageOf says of an event that is an error: its `error` is anything but null, or its
+  // `object` is "error". "" of every other.
+  std::string error;
 };
 
 // INVALID_ARGUMENT quotes the beginning of what is not a JSON object.
 absl::StatusOr<CompletionChunk> ParseCompletionChunk(std::string_view json);
 
-// The message in the body of a refusal: error.message, error, message or detail, whichever there
-// is, else the beginning of the body.
+// The message in the body of a refusal or in an event that is an error: error.message, error,
+// message or detail, whichever is there and not empty, else the beginning of the body.
 std::string ErrorMessageOf(std::string_view body);
 
 }  // namespace baton::bench

@@ -166,7 +166,7 @@ class OpenAiClient::Exchange final : public CurlLoop::Transfer {
   }
 
   absl::Status StatusOf(CURLcode code) {
-    if (done_) return absl::OkStatus();
+    if (done_) return Answered() ? absl::OkStatus() : DoneAlone();
     if (!trouble_.ok()) return trouble_;
     if (code == CURLE_ABORTED_BY_CALLBACK) return absl::CancelledError("ended by this program");
     if (http_ == 0) curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &http_);
@@ -176,6 +176,14 @@ class OpenAiClient::Exchange final : public CurlLoop::Transfer {
     if (code != CURLE_OK) return Broken(code);
     if (!record_.finish_reason.empty()) return absl::OkStatus();
     return EndedEarly();
+  }
+
+  // Servers close the stream of an answer that they gave up with [DONE], too.
+  bool Answered() const { return tokens_ > 0 || usage_seen_ || !record_.finish_reason.empty(); }
+
+  static absl::Status DoneAlone() {
+    return absl::InternalError(absl::StrCat("the stream said ", std::string(kDone),
+                                            " before any token, finish_reason or usage"));
   }
 
   absl::Status Broken(CURLcode code) {

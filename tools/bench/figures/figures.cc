@@ -114,15 +114,18 @@ class Totals {
   int64_t after_end_ = 0;
 };
 
-// The tokens of completed requests that arrived inside the window, whenever the requests were
-// scheduled.
+// What arrived of completed requests inside the window, their tokens and their ends, whenever the
+// requests were scheduled.
 class Arrivals {
  public:
   explicit Arrivals(const Window& window)
       : window_(window), seconds_(static_cast<size_t>(std::ceil(window.seconds())) + 1) {}
 
-  void Add(const RequestRecord& record) {
-    requests_ += window_.Holds(record.ended) ? 1 : 0;
+  // `good`: the request kept every limit.
+  void Add(const RequestRecord& record, bool good) {
+    const bool ended = window_.Holds(record.ended);
+    requests_ += ended ? 1 : 0;
+    good_requests_ += ended && good ? 1 : 0;
     if (window_.Holds(record.first_token())) prompt_tokens_ += record.prompt_tokens;
     // Where a server counts other tokens than its messages show, each message stands for its share.
     double shown = 0;
@@ -139,6 +142,7 @@ class Arrivals {
     const double span = window_.seconds();
     if (span <= 0) return;
     figures->request_throughput = static_cast<double>(requests_) / span;
+    figures->request_goodput = static_cast<double>(good_requests_) / span;
     figures->input_throughput = static_cast<double>(prompt_tokens_) / span;
     figures->output_throughput = output_tokens_ / span;
     figures->total_token_throughput = figures->input_throughput + figures->output_throughput;
@@ -149,6 +153,7 @@ class Arrivals {
   const Window window_;
   std::vector<double> seconds_;
   int64_t requests_ = 0;
+  int64_t good_requests_ = 0;
   int64_t prompt_tokens_ = 0;
   double output_tokens_ = 0;
 };
@@ -195,7 +200,8 @@ Figures ComputeFigures(const LoadResult& load, const Window& window, const std::
   Arrivals arrivals(window);
   int64_t good = 0;
   for (const RequestRecord& record : load.records) {
-    if (record.ok()) arrivals.Add(record);
+    const bool is_good = slo && record.ok() && IsGood(record, *slo);
+    if (record.ok()) arrivals.Add(record, is_good);
     if (!window.Holds(record.scheduled)) continue;
     ++figures.requests;
     if (CountUnfinished(record, &figures)) continue;
@@ -207,7 +213,7 @@ Figures ComputeFigures(const LoadResult& load, const Window& window, const std::
       samples.Add(&Figures::natural_end_step, *record.natural_end_step);
     }
     for (SloCount& count : figures.slo) CountAgainst(record, &count);
-    good += slo && IsGood(record, *slo) ? 1 : 0;
+    good += is_good ? 1 : 0;
     if (record.chunks.empty()) continue;
     AddFirstToken(record, &samples);
     AddServerTimings(record, &samples);
@@ -219,9 +225,6 @@ Figures ComputeFigures(const LoadResult& load, const Window& window, const std::
   AddConcurrency(load, &figures);
   const int64_t judged = figures.completed + figures.failed;
   if (judged > 0) figures.goodput_share = static_cast<double>(good) / static_cast<double>(judged);
-  if (figures.duration_s > 0) {
-    figures.request_goodput = static_cast<double>(good) / figures.duration_s;
-  }
   return figures;
 }
 

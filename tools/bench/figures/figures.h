@@ -18,8 +18,8 @@ namespace baton::bench {
 
 // The span of a run that is measured, both ends included, seconds since its start. Latencies are
 // those of the requests that were scheduled inside, whenever they ended: leaving out slow ones
-// would flatter. Throughputs count what arrived inside. Before `from` the server fills; after `to`,
-// when nothing more arrives, it drains.
+// would flatter. Throughputs, and goodput as one of them, count what arrived inside. Before `from`
+// the server fills; after `to`, when nothing more arrives, it drains.
 struct Window {
   double from = 0;
   double to = 0;

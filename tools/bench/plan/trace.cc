@@ -140,7 +140,7 @@ absl::StatusOr<std::vector<uint64_t>> HashIds(const Json& object, int32_t input_
     return BadLine(
         where, absl::StrCat(ids.size(), " hash_ids"),
         absl::StrCat("at most ", most, " for ", input_tokens, " tokens in blocks of ", block_tokens,
-                     "; give the block size that the trace was made with"));
+                     "; give --trace-block-tokens, the block size that the trace was made with"));
   }
   return ids;
 }

@@ -116,6 +116,33 @@ TEST(CompletionChunk, ReadsAnErrorInEitherForm) {
       << "a terminal only shows it";
 }
 
+TEST(CompletionChunk, AnErrorNeedsNoMessage) {
+  for (const std::string json :
+       {R"({"error":{"code":500}})", R"({"error":{"message":null,"code":1}})",
+        R"({"error":{"message":""}})", R"({"error":503})", R"({"error":["no room"]})",
+        R"({"error":true})", R"({"error":""})", R"({"object":"error","message":null})"}) {
+    const auto chunk = ParseCompletionChunk(json);
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->error, "'" + ShownText(json) + "'") << json;
+  }
+  for (const char* json : {R"({"error":{"code":500},"message":"engine died"})",
+                           R"({"object":"error","message":"engine died","code":500})"}) {
+    const auto chunk = ParseCompletionChunk(json);
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->error, "engine died") << json;
+  }
+}
+
+TEST(CompletionChunk, WhatOnlyLooksLikeAnErrorIsNone) {
+  for (const char* json : {R"({"error":null,"choices":[{"text":"a"}]})",
+                           R"({"object":"text_completion","choices":[{"text":"error"}]})",
+                           R"({"x":{"error":"no","object":"error"},"message":"hello"})"}) {
+    const auto chunk = ParseCompletionChunk(json);
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->error, "") << json;
+  }
+}
+
 TEST(CompletionChunk, RefusesWhatIsNoJsonObject) {
   std::string deep(100, '[');
   deep += std::string(100, ']');

@@ -115,6 +115,15 @@ TEST(OpenAiClient, AStreamMayEndWithoutDoneButNotWithoutReason) {
   EXPECT_EQ(record.output_tokens, 2);
 }
 
+TEST(OpenAiClient, DoneEndsAnAnswerButIsNone) {
+  EXPECT_TRUE(RecordOfOne({.end = OpenAiEnd::kDoneAlone}, 2).ok());
+  EXPECT_TRUE(RecordOfOne({.stop_after = 0, .end = OpenAiEnd::kDone}, 2).ok())
+      << "it has a finish_reason";
+  const RequestRecord record = RecordOfOne({.stop_after = 0, .end = OpenAiEnd::kDoneAlone}, 2);
+  EXPECT_EQ(record.status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(MessageOf(record), HasSubstr("[DONE] before any token, finish_reason or usage"));
+}
+
 TEST(OpenAiClient, ABrokenConnectionKeepsWhatCameBefore) {
   const RequestRecord record = RecordOfOne({.stop_after = 3, .end = OpenAiEnd::kCut}, 10);
   EXPECT_EQ(record.status.code(), absl::StatusCode::kUnavailable);

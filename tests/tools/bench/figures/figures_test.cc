@@ -193,6 +193,28 @@ TEST(Window, KeepsRequestsThatEndAfterIt) {
               1e-6);
 }
 
+// Ten come in a second, and each takes two seconds longer than the one before.
+TEST(Window, GoodputIsARateOfEndsAsThroughputIs) {
+  std::vector<RequestRecord> records;
+  for (int i = 0; i <= 100; ++i) {
+    const double at = 0.1 * i;
+    const double end = at + 0.5 + 0.2 * i;
+    records.push_back(RecordOf(i, at, {at + 0.1, end}));
+  }
+  const LoadResult load = LoadOf(records);
+  const Window window = MeasuredWindow(load, {.warmup_s = 1});
+  ASSERT_DOUBLE_EQ(window.to, 10);
+  const Figures all = ComputeFigures(load, window, *ParseSlo("e2e=1h", 0), 1);
+  EXPECT_GT(all.request_throughput, 2);
+  EXPECT_LT(all.request_throughput, 5);
+  EXPECT_DOUBLE_EQ(all.request_goodput, all.request_throughput);
+  EXPECT_DOUBLE_EQ(all.goodput_share, 1) << "of those that were scheduled in the window";
+  const Figures few = ComputeFigures(load, window, *ParseSlo("e2e=3600ms", 0), 1);
+  // Request i takes 0.5 + 0.2 i and ends at 0.5 + 0.3 i: the third to the sixteenth, of which six
+  // were scheduled in the window.
+  EXPECT_NEAR(few.request_goodput * few.duration_s, 14, 1e-9);
+}
+
 TEST(Window, OfAClosedLoopBeginsAfterTheFirstWave) {
   std::vector<RequestRecord> records;
   for (int i = 0; i < 40; ++i) {
