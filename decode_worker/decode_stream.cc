@@ -133,7 +133,7 @@ void DecodeStream::On(const ScoresEvent& event) {
 }
 
 void DecodeStream::On(const TokenEvent& event) {
-  if (!beams_) core_->probe().TokenSampled(event.token, eos_policy_);
+  if (draws_answer_) core_->probe().TokenSampled(event.token, eos_policy_);
   if (event.runaway != RunawayAction::kOff) TellRunaway(event.runaway, event.index);
   last_signal_ = event.token.eos;
   AwaitStarted();
@@ -162,7 +162,7 @@ void DecodeStream::On(const FinishedEvent& event) {
   if (!ended && !EndedEarly(reason)) {
     base::Failpoint("finishing");
     // Where the first token ended the answer, the prefill worker drew it, and has noted it.
-    if (event.reason == FinishReason::kStopEos && !beams_) {
+    if (event.reason == FinishReason::kStopEos && draws_answer_) {
       core_->probe().StoppedByEos(last_signal_);
     }
     DropReservation(DecodeOver());
@@ -197,7 +197,9 @@ void DecodeStream::OnCommitted(const PushCommitment& commitment) {
   if (trace_ != nullptr) trace_->CloseReceive(commitment.block_count, commitment.byte_count);
   PlacedToken first{commitment.first_index, commitment.first_token, commitment.unix_time};
   // The prefill worker has an estimate from a file only; here lengths are learnt, too.
-  if (!first.token.end) first.token.end = core_->Foresee(length_class_, first.index + 1);
+  if (!first.token.end) {
+    first.token.end = core_->Foresee(length_class_, first.index + 1, min_tokens_);
+  }
   if (!predict_ || first.token.natural_end) first.token.end.reset();
   SampledToken for_engine = first.token;
   // To the predictor here the products of another probe would mean something else.

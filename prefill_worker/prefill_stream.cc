@@ -130,7 +130,7 @@ void PrefillStream::On(const ScoresEvent& event) {
 }
 
 void PrefillStream::On(const TokenEvent& event) {
-  if (!beams_) core_->probe().TokenSampled(event.token, eos_policy_);
+  if (draws_answer_) core_->probe().TokenSampled(event.token, eos_policy_);
   if (event.runaway != RunawayAction::kOff) TellRunaway(event.runaway, event.index);
   base::MutexLock lock(&mutex_);
   // FinishedEvent, which follows at once, tells whether this token ends the request.
@@ -172,7 +172,9 @@ void PrefillStream::SendFirstToken(const FinishedEvent& event) {
   }
   if (!predict_) token.token.end.reset();
   TokenToProto(token, extras_, first->mutable_token());
-  if (event.reason == FinishReason::kStopEos) core_->probe().StoppedByEos(token.token.eos);
+  if (event.reason == FinishReason::kStopEos && draws_answer_) {
+    core_->probe().StoppedByEos(token.token.eos);
+  }
   const bool goes_on = event.reason == FinishReason::kNone;
   if (!goes_on) {
     EndingToProto({event.reason, event.stop_token, event.natural_end_step},

@@ -48,6 +48,8 @@ struct SampledToken {
   // EOS was not unlikely where the answer could end: RunawayGuard (common/sample/runaway.h) says
   // when. Set by the engine.
   bool end_chance = false;
+  // The answer has run away with this token and ends for that. Set by the engine.
+  bool runaway_end = false;
   // The guide of the answer allowed nothing but its end at this step. Set by the engine.
   bool only_end = false;
   // It allowed nothing but this token, which does not end the answer. Set by the engine.

@@ -12,9 +12,12 @@ std::optional<EndEstimate> Foresight::Begin(SequenceId id, const SequenceSpec& s
   const PredictRequest request = {.prompt_tokens = static_cast<int32_t>(spec.prompt.size()),
                                   .temperature = spec.sampling.temperature,
                                   .top_p = spec.sampling.top_p,
-                                  .length_class = spec.length_class};
-  return predictor_->Begin(id, request, spec.generated,
-                           /*learns=*/spec.kind != SequenceKind::kPrefill);
+                                  .length_class = spec.length_class,
+                                  .min_tokens = spec.stop.min_tokens};
+  // One token says nothing of how long answers become: it is a word that was asked for, or drawn
+  // for nobody behind a prompt that was to be scored.
+  const bool learns = spec.kind != SequenceKind::kPrefill && spec.stop.max_tokens != 1;
+  return predictor_->Begin(id, request, spec.generated, learns);
 }
 
 void Foresight::TakeFirst(SequenceId id, SampledToken* first) const {

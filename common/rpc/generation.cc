@@ -284,6 +284,7 @@ void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb
   }
   proto->set_natural_end(token.token.natural_end);
   proto->set_end_chance(token.token.end_chance);
+  proto->set_runaway_end(token.token.runaway_end);
   proto->set_only_end(token.token.only_end);
   proto->set_forced(token.token.forced);
   proto->set_unix_time(token.unix_time);
@@ -304,6 +305,7 @@ PlacedToken TokenFromProto(const worker_pb::Token& proto) {
   token.token.probe.assign(proto.probe().begin(), proto.probe().end());
   token.token.natural_end = proto.natural_end();
   token.token.end_chance = proto.end_chance();
+  token.token.runaway_end = proto.runaway_end();
   token.token.only_end = proto.only_end();
   token.token.forced = proto.forced();
   token.unix_time = proto.unix_time();

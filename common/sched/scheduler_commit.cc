@@ -104,7 +104,8 @@ bool Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Ins
   if (sequence->spec.beams.on()) decision = {};  // it is one of several that may follow
   RunawayAction runaway = RunawayAction::kOff;
   if (decision.reason == FinishReason::kNone) runaway = JudgeRunaway(sequence);
-  if (runaway == RunawayAction::kEnd) decision.reason = FinishReason::kRunaway;
+  token.runaway_end = runaway == RunawayAction::kEnd;
+  if (token.runaway_end) decision.reason = FinishReason::kRunaway;
   // Behind the end that the model wanted nothing is foreseen, whether the request goes on or not.
   if (decision.reason != FinishReason::kNone || sequence->stop.natural_end_step()) {
     token.end.reset();

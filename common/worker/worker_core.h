@@ -126,8 +126,10 @@ class WorkerCore final {
   // token; nothing without a predictor, which is set before the server starts and outlives the
   // core.
   void SetPredictor(const EndPredictor* predictor) { predictor_ = predictor; }
-  std::optional<EndEstimate> Foresee(std::string_view length_class, int32_t step) const {
-    return predictor_ == nullptr ? std::nullopt : predictor_->Learnt(length_class, step);
+  std::optional<EndEstimate> Foresee(std::string_view length_class, int32_t step,
+                                     int32_t min_tokens) const {
+    return predictor_ == nullptr ? std::nullopt
+                                 : predictor_->Learnt(length_class, step, min_tokens);
   }
 
   // What makes masks of the guides of requests; null: such requests are refused. Set before the

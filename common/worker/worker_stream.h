@@ -112,8 +112,10 @@ class WorkerStream : public Reactor,
     spec.deadline = deadline_;
     eos_policy_ = spec.stop.eos_policy;
     extras_ = extras;
-    beams_ = spec.beams.on();
+    const bool only_scored = spec.score_from && spec.stop.max_tokens == 1;
+    draws_answer_ = !spec.beams.on() && !only_scored;
     length_class_ = spec.length_class;
+    min_tokens_ = spec.stop.min_tokens;
     const absl::Status status =
         spec.guide.empty() ? AdmitNow(std::move(spec), then) : AdmitGuided(std::move(spec), then);
     if (!status.ok()) then.refused();
@@ -154,9 +156,12 @@ class WorkerStream : public Reactor,
   std::string request_id_;
   TokenExtras extras_;  // of the tokens that the router gets
   EosPolicy eos_policy_ = EosPolicy::kHonor;
-  bool beams_ = false;    // its answers are searched for; what is sampled stands in none by itself
+  // What is drawn stands in an answer: it is not a search's, nor the token behind a prompt that was
+  // to be scored.
+  bool draws_answer_ = true;
   bool predict_ = false;  // estimates of the end go along with tokens
   std::string length_class_;
+  int32_t min_tokens_ = 0;
 
  private:
   absl::Status AdmitNow(SequenceSpec spec, const OnAdmission& then) {

@@ -40,7 +40,7 @@ void WatchedAnswer::Count(const std::optional<EndScore>& score) {
 }
 
 void WatchedAnswer::Foresee(const EndEstimate& estimate) {
-  if (estimate.at_step % kScoredEvery != 1) return;
+  if (estimate.at_step % kScoredEvery != 1 || estimate.at_step < min_tokens_) return;
   while (!awaited_.empty() && estimate.at_step - awaited_.front().at_step >= kEndHorizons.back()) {
     Count(ScoreOf(awaited_.front(), {.seen = estimate.at_step, .limit = estimate.at_step}));
     awaited_.pop_front();
@@ -60,11 +60,11 @@ void WatchedAnswer::End(const std::string& request_id, const Ending& ending) {
                 counted_);
 }
 
-std::unique_ptr<WatchedAnswer> EosFigures::Watch(bool asked) {
+std::unique_ptr<WatchedAnswer> EosFigures::Watch(bool asked, int32_t min_tokens) {
   base::MutexLock lock(&mutex_);
   if (watched_ >= (asked ? kMost : kSample)) return nullptr;
   ++watched_;
-  return std::unique_ptr<WatchedAnswer>(new WatchedAnswer(this));
+  return std::unique_ptr<WatchedAnswer>(new WatchedAnswer(this, min_tokens));
 }
 
 void EosFigures::Leave() {

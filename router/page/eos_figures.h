@@ -52,10 +52,12 @@ class WatchedAnswer final {
 
  private:
   friend class EosFigures;
-  explicit WatchedAnswer(EosFigures* figures) : figures_(figures) {}
+  WatchedAnswer(EosFigures* figures, int32_t min_tokens)
+      : figures_(figures), min_tokens_(min_tokens) {}
   void Count(const std::optional<EndScore>& score);
 
   EosFigures* const figures_;
+  const int32_t min_tokens_;
   EosTrace trace_;
   // Those of which a horizon is not over yet: at most 256 / kScoredEvery + 1.
   std::deque<EndEstimate> awaited_;
@@ -74,8 +76,10 @@ class EosFigures final {
   static constexpr size_t kMost = 256;
   static constexpr size_t kAnswers = 32;  // that are remembered
 
-  // Null while enough are watched. `asked`: signals come anyway. This outlives what it returns.
-  std::unique_ptr<WatchedAnswer> Watch(bool asked);
+  // Null while enough are watched. `asked`: signals come anyway. Estimates from before an answer
+  // has `min_tokens` do not count: that it goes on until then is certain. This outlives what it
+  // returns.
+  std::unique_ptr<WatchedAnswer> Watch(bool asked, int32_t min_tokens = 0);
 
   struct RecentAnswer {
     std::string request_id;

@@ -36,6 +36,8 @@ AcceptedOutput::Addition AcceptedOutput::Accept(const PlacedToken& token) {
     end = {.reason = FinishReason::kStopString, .stop_string = piece.stop};
   } else if (decision.reason != FinishReason::kNone) {
     end = {.reason = decision.reason};
+  } else if (taken.runaway_end) {
+    end = {.reason = FinishReason::kRunaway};
   }
   return {std::move(piece.text), std::move(end)};
 }

@@ -22,7 +22,9 @@ void RequestFlow::OpenAttempt(Placement placement) {
   ++attempts_;
   if (!std::exchange(tried_, true)) {
     const bool asked = spec_.eos_steps || spec_.predict_every > 0 || logged_;
-    if (!spec_.beams.on()) watched_ = context_->probe->eos().Watch(asked);
+    if (!spec_.beams.on()) {
+      watched_ = context_->probe->eos().Watch(asked, spec_.stop.min_tokens);
+    }
   }
   CallSink sink = [weak = weak_from_this()](CallEvent event) {
     if (const auto self = weak.lock()) self->Post(std::move(event));

@@ -168,6 +168,7 @@ worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Gene
                             const std::vector<int32_t>& history) {
   worker::v1::Token token;
   token.set_index(static_cast<int32_t>(history.size()) - generation.prompt_ids_size());
+  token.set_runaway_end(token.index() == state.options.runaway_index);
   std::vector<int32_t> drawn_from = history;
   if (state.options.draws_by_seed) {
     drawn_from.insert(drawn_from.begin(),

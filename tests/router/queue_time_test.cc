@@ -19,8 +19,8 @@ class QueueTimeTest : public RouterTest, public ::testing::WithParamInterface<Re
   }
 };
 
-// The waits before the first attempt and behind it, whether it counts as one or not; and in the line
-// of a worker that then has no place.
+// The waits before the first attempt and behind it, whether it counts as one or not; and in the
+// line of a worker that then has no place.
 TEST_P(QueueTimeTest, AllWaitsOfARequestAddUp) {
   const auto failed = std::make_shared<std::atomic<bool>>(false);
   AddDecode([&](FakeWorkerOptions& worker) {

@@ -1,6 +1,9 @@
 // How requests end, and what the client is told about it.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <memory>
+
 #include "tests/router/router_fixture.h"
 
 namespace baton::testing {
@@ -90,6 +93,27 @@ TEST_F(StopTest, ARunawayThatTheWorkerEndsIsTold) {
   EXPECT_EQ(Metric("baton_request_success_total{engine=\"0\",model_name=\"tiny\","
                    "role=\"router\",finished_reason=\"length\",stop_cause=\"runaway\""),
             1);
+}
+
+// Nobody else would end it at that token.
+TEST_F(StopTest, ARunawayNeedsNoFurtherWordOfItsWorker) {
+  const auto died = std::make_shared<std::atomic<bool>>(false);
+  for (int i = 0; i < 2; ++i) {
+    AddDecode([&](FakeWorkerOptions& worker) {
+      worker.runaway_index = 6;
+      worker.script = [died](const FakeMoment& moment) {
+        const bool last = moment.point == FakePoint::kFinal && !died->exchange(true);
+        return last ? FakeAction::Die() : FakeAction::Go();
+      };
+    });
+  }
+  StartRouter();
+  const Answer answer = Generate(Request("loop", 40));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_TRUE(*died);
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("loop", 7)));
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_RUNAWAY);
+  EXPECT_EQ(answer.final->attempts(), 1);
 }
 
 TEST_F(StopTest, LengthControlReachesTheWorker) {

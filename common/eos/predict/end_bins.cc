@@ -28,6 +28,21 @@ double Quantile(const EndChances& chances, double tail_mean, double q) {
   return low_x;
 }
 
+// P(remaining <= x).
+double Within(const EndChances& chances, int32_t x) {
+  int32_t low_x = 0;
+  double low_p = 0;
+  for (size_t bin = 0; bin < kBins && x > 0; ++bin) {
+    if (x == kBinEnds[bin]) return chances[bin];
+    if (x < kBinEnds[bin]) {
+      return low_p + (chances[bin] - low_p) * (x - low_x) / (kBinEnds[bin] - low_x);
+    }
+    low_x = kBinEnds[bin];
+    low_p = chances[bin];
+  }
+  return low_p;
+}
+
 }  // namespace
 
 double Calibration::Apply(double logit) const {
@@ -51,23 +66,22 @@ EndChances ChancesOf(const EndLogits& logits) {
 }
 
 EndEstimate EstimateOf(const EndChances& chances, double tail_mean, int32_t at_step,
-                       PredictorKind kind) {
+                       PredictorKind kind, int32_t barred) {
   EndEstimate estimate{.at_step = at_step, .kind = kind};
-  double expected = 0, before = 0;
+  double expected = barred, before = 0;
   int32_t first = 1;
-  size_t horizon = 0;
   for (size_t bin = 0; bin < kBins; ++bin) {
     expected += (chances[bin] - before) * (first + kBinEnds[bin]) / 2;
     before = chances[bin];
     first = kBinEnds[bin] + 1;
-    if (horizon < kEndHorizons.size() && kEndHorizons[horizon] == kBinEnds[bin]) {
-      estimate.p_within[horizon++] = static_cast<float>(chances[bin]);
-    }
+  }
+  for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+    estimate.p_within[i] = static_cast<float>(Within(chances, kEndHorizons[i] - barred));
   }
   expected += (1 - before) * tail_mean;
   estimate.expected_remaining = static_cast<float>(expected);
-  estimate.p50 = static_cast<float>(Quantile(chances, tail_mean, 0.5));
-  estimate.p90 = static_cast<float>(Quantile(chances, tail_mean, 0.9));
+  estimate.p50 = static_cast<float>(barred + Quantile(chances, tail_mean, 0.5));
+  estimate.p90 = static_cast<float>(barred + Quantile(chances, tail_mean, 0.9));
   return estimate;
 }
 

@@ -31,8 +31,9 @@ using Calibrations = std::array<Calibration, kBins>;
 EndChances ChancesOf(const EndLogits& logits);
 
 // Everything that an estimate says. The tokens of a bin are alike likely, those of the last one
-// around `tail_mean`, which is more than kBinEnds.back() + 1.
+// around `tail_mean`, which is more than kBinEnds.back() + 1. The chances are of the tokens behind
+// `barred` ones that cannot be the end.
 EndEstimate EstimateOf(const EndChances& chances, double tail_mean, int32_t at_step,
-                       PredictorKind kind);
+                       PredictorKind kind, int32_t barred = 0);
 
 }  // namespace baton

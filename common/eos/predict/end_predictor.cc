@@ -1,5 +1,6 @@
 #include "common/eos/predict/end_predictor.h"
 
+#include <algorithm>
 #include <deque>
 #include <utility>
 
@@ -24,12 +25,17 @@ struct EndPredictor::Live {
        std::span<const uint8_t> boundaries)
       : length_class(request.length_class),
         features(request, generated, boundaries),
-        first_step(static_cast<int32_t>(generated.size())) {}
+        first_step(static_cast<int32_t>(generated.size())),
+        min_tokens(request.min_tokens) {}
+
+  // How many of the tokens behind `step` cannot be the end.
+  int32_t barred(int32_t step) const { return std::max(0, min_tokens - step); }
 
   const std::string length_class;
   SignalFeatures features;
   std::vector<double> state;  // of the file's model
   const int32_t first_step;   // tokens that were there before
+  const int32_t min_tokens;
   bool learns = false;
   bool broken = false;  // a step is missing
   std::optional<int32_t> natural_end_step;
@@ -56,7 +62,7 @@ std::optional<EndEstimate> EndPredictor::Begin(SequenceId id, const PredictReque
   auto live = std::make_unique<Live>(request, generated, boundaries_);
   live->learns = learns;
   if (file_) live->state.resize(file_->model->state_size());
-  const auto prior = Learnt(live->length_class, live->first_step);
+  const auto prior = Learnt(live->length_class, live->first_step, live->min_tokens);
   live_.insert_or_assign(id, std::move(live));
   return prior;
 }
@@ -100,23 +106,28 @@ std::optional<EndEstimate> EndPredictor::Estimate(Live* live) const {
     const bool warm = !features.restarted() || features.rows() >= file_->rows_to_warm_up;
     const auto chances = file_->Step({features, live->length_class}, live->state);
     if (chances && warm && probe_there) {
-      return EstimateOf(*chances, file_->tail_mean, features.step(), file_->model->kind());
+      // What it says of the end that the model wants by now holds from where that may come.
+      return EstimateOf(*chances, file_->tail_mean, features.step(), file_->model->kind(),
+                        live->barred(features.step()));
     }
   }
-  return Learnt(live->length_class, features.step());
+  return Learnt(live->length_class, features.step(), live->min_tokens);
 }
 
-std::optional<EndEstimate> EndPredictor::Learnt(std::string_view length_class, int32_t step) const {
-  const auto chances = survival_.ChancesAfter(length_class, step);
+std::optional<EndEstimate> EndPredictor::Learnt(std::string_view length_class, int32_t step,
+                                                int32_t min_tokens) const {
+  const int32_t from = std::max(step, min_tokens);
+  const auto chances = survival_.ChancesAfter(length_class, from);
   if (!chances) return std::nullopt;
-  return EstimateOf(*chances, kTailMean, step, PredictorKind::kLearnt);
+  return EstimateOf(*chances, kTailMean, step, PredictorKind::kLearnt, from - step);
 }
 
 // An estimate that is given up for room is so old that it was out within no horizon. The first of
 // them are told; what lies between those and the ones that are awaited at the end is not.
 void EndPredictor::Remember(const EndEstimate& estimate, Live* live) const {
   static_assert(kScoredEvery * (kScoredAtOnce - 1) > kEndHorizons.back());
-  if (estimate.at_step % kScoredEvery != 1) return;
+  // Before the answer may end, an estimate is mostly of what is certain.
+  if (estimate.at_step % kScoredEvery != 1 || live->barred(estimate.at_step) > 0) return;
   if (live->awaited.size() == size_t{kScoredAtOnce}) {
     const auto score =
         ScoreOf(live->awaited.front(), {.seen = estimate.at_step, .limit = estimate.at_step});
@@ -143,7 +154,7 @@ std::vector<EndScore> EndPredictor::End(SequenceId id, const SequenceOutcome& ou
   if (live->broken) return {};
   if (live->learns) {
     survival_.Add({.length_class = live->length_class,
-                   .from = live->first_step,
+                   .from = std::max(live->first_step, live->min_tokens),
                    .to = seen,
                    .natural = natural.has_value()});
   }

@@ -57,8 +57,10 @@ class EndPredictor final {
   void Drop(SequenceId id);
   size_t live() const;
 
-  // What survival says of requests of a class behind `step`, if it knows.
-  std::optional<EndEstimate> Learnt(std::string_view length_class, int32_t step) const;
+  // What survival says behind `step` of requests of a class that have at least `min_tokens`, if it
+  // knows.
+  std::optional<EndEstimate> Learnt(std::string_view length_class, int32_t step,
+                                    int32_t min_tokens) const;
   LearntSurvival& survival() { return survival_; }
   // What makes the estimates where it can.
   PredictorKind kind() const { return file_ ? file_->model->kind() : PredictorKind::kLearnt; }

@@ -17,7 +17,7 @@ namespace baton {
 struct LearntEnd {
   std::string_view length_class;
   // The steps at which it might have ended and was watched are in (from, to]: from the tokens that
-  // earlier attempts drew to the last token that was drawn here.
+  // earlier attempts drew, or that it had to have, to the last token that was drawn here.
   int32_t from = 0, to = 0;
   bool natural = false;  // the model ended it at step `to`; else it was cut off behind that
 };

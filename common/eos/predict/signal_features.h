@@ -32,6 +32,7 @@ struct PredictRequest {
   float temperature = 0;
   float top_p = 1;
   std::string length_class;  // requests of one class are expected to be of similar length
+  int32_t min_tokens = 0;    // tokens of the output before which it cannot end
 };
 
 // A number that is computed of the rows so far; docs/eos-prediction.md has the formulas.

@@ -151,6 +151,19 @@ TEST(EnginePredictorTest, EndsThatAreIgnoredAreLearntAndScored) {
 
 // The estimates of a request do not depend on what ran beside it, on preemption or on the engine's
 // way of planning.
+// A word that was asked for, or what is drawn behind a prompt that is to be scored.
+TEST(EnginePredictorTest, NothingIsLearntOfRequestsForOneToken) {
+  const auto predictor = PredictorOf("learnt");
+  auto options = Defaults();
+  options.engine.predictor = predictor.get();
+  options.model.eos_permille = 1000;
+  EngineHarness harness(options);
+  for (int32_t i = 0; i < 10; ++i) harness.Generate(MakeSpec(5, 1, i));
+  EXPECT_EQ(predictor->survival().ends(), 0u);
+  harness.Generate(MakeSpec(5, 2));
+  EXPECT_EQ(predictor->survival().ends(), 1u);
+}
+
 TEST(EnginePredictorTest, EstimatesAreThoseOfTheRequestAlone) {
   const auto busy = PredictorOf("gru"), overlapped = PredictorOf("gru");
   const ManyRequests one = RunAll(busy.get(), false), two = RunAll(overlapped.get(), true);

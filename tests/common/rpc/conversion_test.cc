@@ -170,6 +170,7 @@ TEST(GenerationTest, TokensSurviveBothWays) {
                      .top1_prob = 0.3f};
   token.token.natural_end = true;
   token.token.end_chance = true;
+  token.token.runaway_end = true;
   token.token.only_end = true;
   token.token.forced = true;
   token.token.probe = {0.5f, -7};
@@ -184,6 +185,7 @@ TEST(GenerationTest, TokensSurviveBothWays) {
   EXPECT_EQ(back.token.eos.eos_logprob, -3);
   EXPECT_TRUE(back.token.natural_end);
   EXPECT_TRUE(back.token.end_chance);
+  EXPECT_TRUE(back.token.runaway_end);
   EXPECT_TRUE(back.token.only_end);
   EXPECT_TRUE(back.token.forced);
   EXPECT_EQ(back.token.probe, token.token.probe);

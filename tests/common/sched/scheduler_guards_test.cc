@@ -82,6 +82,8 @@ TEST_F(SchedulerGuardsTest, ARunawayEndsWhenTheWindowIsFull) {
   EXPECT_EQ(TokensOf(id).size(), static_cast<size_t>(kWindow));
   EXPECT_EQ(ToldAt(id), std::vector<int32_t>{kWindow});
   EXPECT_EQ(TokensOf(id).back().runaway, RunawayAction::kEnd);
+  EXPECT_TRUE(TokensOf(id).back().token.runaway_end);
+  EXPECT_FALSE(TokensOf(id).front().token.runaway_end);
   ExpectAllBlocksBack();
 }
 

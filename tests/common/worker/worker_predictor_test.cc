@@ -163,9 +163,9 @@ TEST_F(WorkerPredictorTest, WhatWasLearntIsReadAndACorruptStateStartsAnew) {
     EXPECT_TRUE(chosen.ok()) << chosen.status();
     return MakePredictor(*std::move(chosen), flags, "f1", {});
   };
-  EXPECT_TRUE(made()->Learnt("a", 1).has_value());
+  EXPECT_TRUE(made()->Learnt("a", 1, 0).has_value());
   Write("state", "what is this");
-  EXPECT_FALSE(made()->Learnt("a", 1).has_value());
+  EXPECT_FALSE(made()->Learnt("a", 1, 0).has_value());
 }
 
 TEST_F(WorkerPredictorTest, APrefillWorkerReadsNoState) {

@@ -61,6 +61,56 @@ TEST(EndPredictorTest, LearnsFromEndsAndForeseesTheNext) {
   EXPECT_GT(estimate->p_within[3], 0.9f) << "within 64";
 }
 
+// Where the answer must go on, nothing is learnt of when it would have ended, nor said that it may.
+TEST(EndPredictorTest, NoEndIsForeseenBeforeMinTokens) {
+  EndPredictor learnt(nullptr, {}), file(FileOf("gru"), {});
+  Teach(&learnt, 60);
+  PredictRequest longer = kRequest;
+  longer.min_tokens = 100;
+  for (EndPredictor* predictor : {&learnt, &file}) {
+    predictor->Begin(kId, longer, {}, true);
+    predictor->Begin(kOther, kRequest, {}, true);
+    for (int32_t step = 1; step <= 99; ++step) {
+      const auto estimate = predictor->Take(kId, step, TokenOf(step));
+      const auto unbarred = predictor->Take(kOther, step, TokenOf(step));
+      ASSERT_TRUE(estimate.has_value() && unbarred.has_value());
+      const int32_t barred = 100 - step;
+      for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+        if (kEndHorizons[i] > barred) continue;
+        EXPECT_EQ(estimate->p_within[i], 0) << step;
+      }
+      EXPECT_GE(estimate->expected_remaining, static_cast<float>(barred + 1)) << step;
+      EXPECT_GE(estimate->p50, static_cast<float>(barred + 1)) << step;
+      EXPECT_GE(estimate->p90, estimate->p50);
+      if (predictor == &file) {
+        EXPECT_NEAR(estimate->expected_remaining, unbarred->expected_remaining + barred, 1e-2);
+      }
+    }
+    EXPECT_EQ(predictor->Take(kId, 100, TokenOf(100)), predictor->Take(kOther, 100, TokenOf(100)));
+    const auto scores =
+        predictor->End(kId, {.reason = FinishReason::kLength, .generated_tokens = 100});
+    EXPECT_TRUE(scores.empty());
+  }
+}
+
+TEST(EndPredictorTest, AnswersThatHadToGoOnDoNotChangeWhatIsLearntOfTheOthers) {
+  EndPredictor predictor(nullptr, {});
+  Teach(&predictor, 40);
+  const auto before = predictor.Learnt("a", 0, 0);
+  PredictRequest longer = kRequest;
+  longer.min_tokens = 250;
+  for (uint64_t i = 0; i < 40; ++i) {
+    const SequenceId id(2000 + i);
+    predictor.Begin(id, longer, {}, true);
+    for (int32_t step = 1; step <= 258; ++step) predictor.Take(id, step, TokenOf(step));
+    predictor.End(id, {.reason = FinishReason::kStopEos, .generated_tokens = 258});
+  }
+  const auto after = predictor.Learnt("a", 0, 0);
+  ASSERT_TRUE(before && after);
+  EXPECT_NEAR(after->p50, before->p50, 3);
+  EXPECT_NEAR(predictor.Learnt("a", 10, 250)->p50, 248, 12);
+}
+
 TEST(EndPredictorTest, APrefillWorkerDoesNotLearnFromSequencesThatGoOnElsewhere) {
   EndPredictor predictor(nullptr, {});
   for (uint64_t i = 1; i < 100; ++i) {
