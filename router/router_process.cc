@@ -29,8 +29,6 @@ namespace baton {
 namespace {
 
 constexpr char kProgram[] = "baton-router";
-// `timeout` and shells may send a signal twice; what comes so soon is the first one.
-constexpr base::Duration kSentTwice = std::chrono::milliseconds(100);
 
 IgnoreEosRule RuleOf(IgnoreEosFlag flag) {
   if (flag == IgnoreEosFlag::kAllow) return IgnoreEosRule::kAllow;
@@ -289,7 +287,7 @@ void RouterProcess::Drain(const base::StopSignals& signals) {
   draining_ = true;
   spdlog::info("draining {} requests, at most {} s", router_->in_flight(),
                base::Seconds(flags_.server.drain_timeout));
-  const base::Instant twice_until = clock_.Now() + kSentTwice;
+  const base::Instant twice_until = clock_.Now() + base::StopSignals::kSentTwice;
   router_->Drain(flags_.server.drain_timeout, [&] {
     return signals.Arrived(std::chrono::nanoseconds(0)) && clock_.Now() >= twice_until;
   });

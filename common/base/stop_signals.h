@@ -10,6 +10,9 @@ namespace baton::base {
 // SIGTERM and SIGINT, which ask a process to drain. To be made before any other thread is started.
 class StopSignals final {
  public:
+  // `timeout` and shells may send a signal twice; what comes so soon is the first one.
+  static constexpr std::chrono::milliseconds kSentTwice{100};
+
   // Blocks them in this thread and those it starts, and ignores SIGPIPE.
   StopSignals() {
     sigemptyset(&set_);

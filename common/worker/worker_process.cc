@@ -327,11 +327,14 @@ int Worker::Drain(const base::StopSignals& signals) {
   core_->BeginDrain();
   spdlog::info("draining {} streams, at most {} s", core_->streams(),
                base::Seconds(flags_.server.drain_timeout));
-  const base::Instant deadline = clock_.Now() + flags_.server.drain_timeout;
+  const base::Instant begin = clock_.Now();
+  const base::Instant deadline = begin + flags_.server.drain_timeout;
   while (!core_->WaitUntilIdle(std::min(deadline, clock_.Now() + kSignalPoll))) {
     if (faulted_) Die();
     // A second signal ends the waiting.
-    if (clock_.Now() >= deadline || signals.Arrived(std::chrono::nanoseconds(0))) break;
+    const bool signalled = signals.Arrived(std::chrono::nanoseconds(0));
+    const bool again = signalled && clock_.Now() >= begin + base::StopSignals::kSentTwice;
+    if (again || clock_.Now() >= deadline) break;
   }
   core_->EndStreams();
   if (!core_->WaitUntilIdle(clock_.Now() + kLastWords)) {

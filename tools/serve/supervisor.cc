@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/base/stop_signals.h"
 #include "common/config/flag_set.h"
 #include "spdlog/spdlog.h"
 
@@ -21,8 +22,6 @@ using std::chrono::milliseconds;
 
 constexpr base::Duration kPollStep = milliseconds(50);
 constexpr base::Duration kStableAfter = std::chrono::seconds(30);  // a life that ends the back-off
-// Whoever signals a process and its group, as `timeout` does, signals it twice and means one stop.
-constexpr base::Duration kSameStop = milliseconds(100);
 constexpr base::Duration kKillGrace = std::chrono::seconds(5);  // beyond the drain timeout
 constexpr int kSignals = 128;  // what ChildProcess::Reap adds to a signal
 
@@ -202,7 +201,7 @@ void Supervisor::ReadSignals() {
   while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     if (info.ssi_signo == SIGCHLD) continue;
     const base::Instant now = clock_->Now();
-    if (stops_ > 0 && now - last_stop_at_ < kSameStop) continue;
+    if (stops_ > 0 && now - last_stop_at_ < base::StopSignals::kSentTwice) continue;
     ++stops_;
     last_stop_at_ = now;
   }
