@@ -20,12 +20,13 @@ bool AnyCouldDecode(const PlacementView& view, const RoutingNeed& need) {
 
 RequestQueue::Room RoomOf(const PlacementView& view, const RequestQueue::Ahead& ahead) {
   RequestQueue::Room room;
-  // Whoever needs no prefill worker may still go.
-  if (ahead.prefill && view.local_prefill_below == 0) return room;
+  // Whoever needs no prefill worker, or one of another model, may still go.
+  const bool all_split = view.local_prefill_below == 0;
+  if (ahead.prefill == "" && all_split) return room;
   for (const WorkerView* worker : view.workers.WithPlace(WorkerKind::kDecode)) {
     const bool kept = std::ranges::any_of(
         ahead.needs, [&](const RoutingNeed* need) { return CouldDecode(*worker, *need); });
-    if (kept) continue;
+    if (kept || (all_split && ahead.prefill == worker->facts.fingerprint)) continue;
     room.context = std::max(room.context, worker->context());
     room.pool = std::max(room.pool, worker->pool_tokens());
   }
@@ -43,7 +44,7 @@ bool NeedsPrefill(const PlacementView& view, const RoutingNeed& need) {
   if (!view.local_prefill_below || need.beside) return false;
   const int64_t held_at_least = need.tokens - *view.local_prefill_below + 1;
   if (held_at_least <= 0 || AnyWithoutPrefill(view.workers, need.fingerprint)) return false;
-  return view.hints == nullptr || need.prefix == nullptr ||
+  return view.hints == nullptr || need.prefix == nullptr || held_at_least > need.cacheable_tokens ||
          !view.hints->AnyHolds(*need.prefix, held_at_least);
 }
 
@@ -72,7 +73,7 @@ RequestQueue::Try ChoosePlace(const PlacementView& view, const RoutingNeed& need
                               ChosenPlace* place) {
   RoutingInput input = RoutingInputOf(view);
   input.ahead = ahead.needs;
-  input.prefill_is_kept = ahead.prefill;
+  input.prefill_kept_for = ahead.prefill;
   return ChooseAmong(view, input, need, random, place);
 }
 

@@ -176,8 +176,9 @@ void RequestQueue::Pass(base::Instant now, const Passage& passage) {
 
 bool RequestQueue::IsDone(const Line& line, const Walk& walk) const {
   if (line.next == line.waiting.end() || line.held_up > kMaxAheadOfTenant) return true;
-  const bool any_may_go =
-      line.sizes.smallest() <= walk.room.context && line.prompts.smallest() < walk.too_long;
+  // The length of a prompt does not tell of which model it wants a prefill worker.
+  const bool any_short = line.prompts.smallest() < walk.too_long || !walk.prefill_model.empty();
+  const bool any_may_go = line.sizes.smallest() <= walk.room.context && any_short;
   if (any_may_go) return false;
   // Those for whom no worker is there must be found, and who has one again.
   return line.absent == 0 && line.particular == 0 &&
@@ -218,7 +219,7 @@ std::optional<RequestQueue::Try> RequestQueue::Walk::Foreseen(const RoutingNeed&
   const bool too_large = need.longest_sequence() > room.context || need.peak_tokens > room.pool;
   const auto wants_all = [&](const RoutingNeed* other) { return WantsAllThat(*other, need); };
   if (too_large || std::ranges::any_of(needs, wants_all)) return Try::kNoDecode;
-  if (for_prefill == 0 || need.beside) return std::nullopt;
+  if (need.beside || !WantsSamePrefill(need)) return std::nullopt;
   if (need.tokens >= too_long || passage.needs_prefill(need)) return Try::kNoPrefill;
   return std::nullopt;
 }
@@ -231,10 +232,12 @@ void RequestQueue::Walk::WaitsForDecode(const RoutingNeed& need) {
 }
 
 void RequestQueue::Walk::WaitsForPrefill(const RoutingNeed& need) {
-  if (need.tokens >= too_long) return;
+  const bool another_model = !WantsSamePrefill(need);
+  if (!another_model && need.tokens >= too_long) return;
+  if (another_model) prefill_model = for_prefill == 0 ? need.fingerprint : std::string_view();
   shortest = std::min(shortest, need.tokens);
   ++for_prefill;
-  if (for_prefill == 1) LookForRoom();
+  if (another_model) LookForRoom();
   if (for_prefill >= kMaxForPrefill) too_long = std::max(passage.local_below, (shortest + 1) / 2);
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -71,11 +72,12 @@ class RequestQueue final {
     kAbsent      // no worker that is there could ever take it
   };
   // What stands before a request that is tried: needs that wait for decode workers, but for those
-  // that want nothing which another one there does not want, and whether one waits for a prefill
-  // worker. Whoever waits holds back those that want the same workers.
+  // that want nothing which another one there does not want, and the model of which one waits for a
+  // prefill worker, "" for any and where several do; empty: none does. Whoever waits holds back
+  // those that want the same workers.
   struct Ahead {
     std::span<const RoutingNeed* const> needs;
-    bool prefill = false;
+    std::optional<std::string_view> prefill = std::nullopt;
   };
   // The largest context and the largest pool of the decode workers that have a place which nobody
   // ahead could use; 0: there is none.
@@ -175,14 +177,22 @@ class RequestQueue final {
     size_t held_up = 0;  // that were tried
     Room room{.context = std::numeric_limits<int64_t>::max(),
               .pool = std::numeric_limits<int64_t>::max()};
-    // How many wait for a prefill worker, the shortest prompt of those, and from which length on no
-    // other is looked at.
+    // How many wait for a prefill worker, and of which model, as Ahead has it; the shortest prompt
+    // of those, and from which length on no other that wants the same is looked at.
     size_t for_prefill = 0;
+    std::string_view prefill_model = "";
     int64_t shortest = std::numeric_limits<int64_t>::max();
     int64_t too_long = std::numeric_limits<int64_t>::max();
     bool over = false;
 
-    Ahead ahead() const { return {.needs = needs, .prefill = for_prefill > 0}; }
+    Ahead ahead() const {
+      return {.needs = needs,
+              .prefill = for_prefill > 0 ? std::optional(prefill_model) : std::nullopt};
+    }
+    // Whether every prefill worker that it could use is one that another waits for.
+    bool WantsSamePrefill(const RoutingNeed& need) const {
+      return for_prefill > 0 && (prefill_model.empty() || prefill_model == need.fingerprint);
+    }
     // What a try would come to, as far as those ahead tell.
     std::optional<Try> Foreseen(const RoutingNeed& need) const;
     void WaitsForDecode(const RoutingNeed& need);

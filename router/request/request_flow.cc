@@ -194,6 +194,8 @@ RoutingNeed RequestFlow::NeedNow() const {
   need.fingerprint = fingerprint_;
   need.avoid = ledger_.Avoid(context_->clock->Now());
   need.prefix = PrefixOf(Progress(), output_->ids().size(), *context_);
+  // The token before the first that is scored has logits that no cache holds.
+  if (const int32_t score = NextScore(); score > 0) need.cacheable_tokens = score - 1;
   if (!tried_) need.beside = beside_;
   return need;
 }
@@ -272,7 +274,8 @@ void RequestFlow::OnTick() {
 
 void RequestFlow::StopWaiting() {
   if (!waiting_since_) return;
-  const base::Duration waited = context_->clock->Now() - *waiting_since_;
+  waited_until_ = context_->clock->Now();
+  const base::Duration waited = waited_until_ - *waiting_since_;
   waiting_since_.reset();
   timings_.set_queue_ms(timings_.queue_ms() + base::Milliseconds(waited));
   context_->probe->Waited(spec_.tenant, waited);

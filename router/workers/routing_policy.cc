@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/rpc/protocol_version.h"
 #include "router/workers/candidates.h"
+#include "router/workers/worker_fit.h"
 #include "router/workers/worker_table.h"
 
 namespace baton {
@@ -47,51 +47,6 @@ double Remaining(const WorkerView& view) {
   return std::max(0.0, view.kv_remaining) / std::max(1.0, tokens);
 }
 
-int64_t HeldTokens(const WorkerView& view, const RoutingNeed& need, const RoutingInput& input) {
-  if (input.hints == nullptr || need.prefix == nullptr) return 0;
-  return input.hints->HeldTokens(view.key(), *need.prefix);
-}
-
-// With what the worker is about to compute, which is why requests that begin alike meet there.
-int64_t ExpectedTokens(const WorkerView& view, const RoutingNeed& need, const RoutingInput& input) {
-  if (input.hints == nullptr || need.prefix == nullptr) return 0;
-  return input.hints->ExpectedTokens(view.key(), *need.prefix);
-}
-
-bool IsAvoided(const WorkerView& view, const RoutingNeed& need) {
-  return std::ranges::any_of(need.avoid, [&](const WorkerKey& key) {
-    return key.incarnation == view.facts.incarnation && key.address == view.address;
-  });
-}
-
-// Whether the worker's last word is recent and was not FULL.
-bool MayBeAsked(const WorkerView& view, base::Instant now) {
-  return now >= view.full_until && now <= view.fresh_until;
-}
-
-bool HasRoomForPrompt(const WorkerView& view) {
-  return view.places_free >= 1 && view.prompt_tokens_free >= 1;
-}
-
-// Whether it knows what the request asks for.
-bool Knows(const WorkerFacts& worker, const RoutingNeed& need) {
-  return need.beam_tokens == 0 || worker.protocol_minor >= kProtocolMinorOfBeams;
-}
-
-// Whether the decode worker is kept for one that came before.
-bool IsKept(const WorkerView& view, const RoutingInput& input) {
-  return std::ranges::any_of(input.ahead,
-                             [&](const RoutingNeed* other) { return CouldDecode(view, *other); });
-}
-
-// A prefill worker computes the prompt and draws one token. A process of both roles hands nothing
-// to itself, at whatever address.
-bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const RoutingNeed& need) {
-  const bool same = prefill.facts.incarnation == decode.facts.incarnation;
-  return !same && CanPair(prefill.facts, decode.facts) && Knows(prefill.facts, need) &&
-         need.tokens + 1 <= prefill.facts.max_model_len && need.tokens <= prefill.context();
-}
-
 // The one that has the prompt computed the soonest; by prefix alone, the one that computes the
 // least of it. Among equals any, since routers that know the same would all run to the first.
 const WorkerView* PickPrefillByPrefix(Candidates candidates, const RoutingNeed& need,
@@ -116,10 +71,11 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
            CouldPrefill(view, decode, need) && !(never_avoided && IsAvoided(view, need));
   };
   const auto faults = [&](const WorkerView& view) {
-    const bool failed =
-        input.failed_pairs.contains(AddressPairLess::Views(view.address, decode.address));
+    // It needs room for no more than the prompt, but older workers refuse what could not end there.
+    const bool too_short = need.longest_sequence() > view.facts.max_model_len;
     const bool other_numerics = view.facts.numerics != decode.facts.numerics;
-    return 4 * failed + 2 * IsAvoided(view, need) + 1 * other_numerics;
+    return 8 * HasFailed(view, decode, input) + 4 * IsAvoided(view, need) + 2 * too_short +
+           1 * other_numerics;
   };
   Candidates candidates = Eligible(input.prefill, random, may);
   if (ByPrefix(input.routing))
@@ -197,18 +153,50 @@ DecodePick PickByPrefix(Candidates candidates, const RoutingNeed& need, const Ro
   return {best.view, best.held > idle.held ? ChosenBy::kPrefix : ChosenBy::kLoad};
 }
 
+// A decode worker that was picked, and what it lacked for a route.
+struct PickedInVain {
+  const WorkerView* view = nullptr;
+  Lack lack = Lack::kDecode;
+};
+
+// Whether another decode worker surely lacks the same. Those alike have the same prefill workers,
+// and whether the prompt needs one depends on what each of them holds only where its length
+// decides. By cost it does, too, but there the wait for a prefill worker was chosen.
+bool LacksTheSame(const WorkerView& view, const PickedInVain& before, const RoutingInput& input) {
+  return input.local_prefill_below.value_or(0) == 0 && PairAlike(view.facts, before.view->facts) &&
+         (before.lack == Lack::kPrefill || !HasRoomForPrompt(view));
+}
+
+// Whether it may be picked after `before`. For one of another model all workers are gone through.
+// Blocks of one model hardly ever differ, so of these such that do are looked for among those
+// drawn.
+bool MayDoInstead(const WorkerView& view, const PickedInVain& before, const RoutingInput& input) {
+  if (&view == before.view) return false;
+  if (before.lack == Lack::kDecode) return !LacksTheSame(view, before, input);
+  return input.one_model || !PairAlike(view.facts, before.view->facts);
+}
+
+// `before` is null at the first try.
 DecodePick PickDecode(const RoutingNeed& need, const RoutingInput& input,
-                      const WorkerView* other_model_than, std::mt19937_64* random) {
+                      const PickedInVain* before, std::mt19937_64* random) {
+  const bool computes =
+      input.serving_prefill.empty() || need.tokens < input.local_prefill_below.value_or(0);
   const auto may = [&](const WorkerView& view) {
-    const bool same_model = other_model_than != nullptr &&
-                            view.facts.fingerprint == other_model_than->facts.fingerprint;
     return view.places_free >= 1 && MayBeAsked(view, input.now) && CouldDecode(view, need) &&
-           !same_model && !IsKept(view, input);
+           (!computes || HasRoomForPrompt(view)) && !IsKept(view, input) &&
+           (before == nullptr || MayDoInstead(view, *before, input));
+  };
+  const auto faults = [&](const WorkerView& view) {
+    const bool may_lack_it =
+        before != nullptr &&
+        (before->lack == Lack::kDecode ? !HasRoomForPrompt(view)
+                                       : PairAlike(view.facts, before->view->facts));
+    return 4 * may_lack_it + 2 * IsCutOff(view, need, input) + 1 * IsAvoided(view, need);
   };
   Candidates candidates = Eligible(input.decode, random, may);
   if (ByPrefix(input.routing))
     AddHolders(WorkerKind::kDecode, need, input, random, may, &candidates);
-  KeepBest(&candidates, [&](const WorkerView& view) { return IsAvoided(view, need) ? 1 : 0; });
+  KeepBest(&candidates, faults);
   if (candidates.size() == 1) return {candidates.front(), ChosenBy::kOnly};
   if (candidates.empty()) return {};
   if (ByPrefix(input.routing)) {
@@ -293,14 +281,10 @@ std::variant<Route, Lack> RouteVia(const DecodePick& pick, const RoutingNeed& ne
               .held_tokens = HeldTokens(*decode, need, input),
               .chosen_by = pick.by,
               .split = {.local = false, .reason = SplitReason::kLength}};
-  const bool any_prefill =
-      std::ranges::any_of(input.serving_prefill, [&](const WorkerView* prefill) {
-        return input.now <= prefill->fresh_until && CouldPrefill(*prefill, *decode, need);
-      });
-  if (!any_prefill) {
+  if (!AnyCouldPrefill(*decode, need, input)) {
     route.split = {.local = true, .reason = SplitReason::kNoPrefill};
-  } else if (input.local_prefill_below) {
-    route.split.local = need.tokens - route.held_tokens < *input.local_prefill_below;
+  } else {
+    route.split.local = IsShort(need, route.held_tokens, input);
   }
   const auto local = [&]() -> std::variant<Route, Lack> {
     if (!HasRoomForPrompt(*decode)) return Lack::kDecode;
@@ -309,7 +293,7 @@ std::variant<Route, Lack> RouteVia(const DecodePick& pick, const RoutingNeed& ne
   if (route.split.local) return local();
   const bool by_cost = !input.local_prefill_below;
   const WorkerView* prefill = nullptr;
-  if (!input.prefill_is_kept) {
+  if (!IsPrefillKept(*decode, input)) {
     prefill = PickPrefill(need, *decode, input, /*never_avoided=*/false, random);
   }
   if (by_cost) route.split = ChooseByCost(need, *decode, prefill, input, random);
@@ -371,13 +355,18 @@ bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode) {
 std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput& input,
                                     std::mt19937_64* random) {
   if (const std::optional<Route> beside = RouteBeside(need, input)) return *beside;
-  const DecodePick decode = PickDecode(need, input, nullptr, random);
-  const std::variant<Route, Lack> picked = RouteVia(decode, need, input, random);
-  if (decode.view == nullptr || input.one_model || std::holds_alternative<Route>(picked))
-    return picked;
-  // While a new version is rolled out, the workers of the other one may have room.
-  const DecodePick other = PickDecode(need, input, decode.view, random);
-  return other.view == nullptr ? picked : RouteVia(other, need, input, random);
+  const DecodePick first = PickDecode(need, input, nullptr, random);
+  const std::variant<Route, Lack> picked = RouteVia(first, need, input, random);
+  const Lack* const lack = std::get_if<Lack>(&picked);
+  if (first.view == nullptr || lack == nullptr) return picked;
+  // Another one may have room for the prompt, or be of the other version that is rolled out, whose
+  // prefill workers may have.
+  const PickedInVain before{first.view, *lack};
+  const DecodePick second = PickDecode(need, input, &before, random);
+  if (second.view == nullptr || LacksTheSame(*second.view, before, input)) return picked;
+  const std::variant<Route, Lack> again = RouteVia(second, need, input, random);
+  // Who waits for a prefill worker holds back the fewest.
+  return std::holds_alternative<Lack>(again) && *lack == Lack::kPrefill ? picked : again;
 }
 
 const WorkerView* PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,

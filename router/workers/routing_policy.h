@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -52,6 +53,9 @@ struct RoutingNeed {
   std::set<WorkerKey> avoid;  // passed over while there is another
   // The chain of those tokens, or null when nothing depends on it. Shared because needs are copied.
   std::shared_ptr<const PrefixChain> prefix;
+  // Of `tokens`, those that the worker that computes the prompt may take from its cache. What comes
+  // behind is scored, and computed wherever it is cached.
+  int64_t cacheable_tokens = std::numeric_limits<int64_t>::max();
   // A decode worker where another answer of the same request runs. While it has a place, it is
   // taken and computes the prompt, that is the last block of it.
   std::optional<WorkerKey> beside;
@@ -87,7 +91,8 @@ struct RoutingInput {
   // Of requests that came before and wait: the decode workers that they could use are kept for
   // them.
   std::span<const RoutingNeed* const> ahead{};
-  bool prefill_is_kept = false;  // one of those waits for a prefill worker
+  // The model whose prefill workers one of those waits for, "" for any; empty: none does.
+  std::optional<std::string_view> prefill_kept_for = std::nullopt;
 };
 
 // The workers that were picked.
@@ -111,11 +116,13 @@ enum class Lack { kDecode, kPrefill };
 // by the tokens queued before. By prefix and score, the best is picked of some drawn at random and
 // some that hold the most of the prompt; a prefill worker then by what it holds, or by the tokens
 // queued before and those it would have to compute. The request must fit into both. Equal
-// fingerprint, layout and protocol major are required; equal numerics, no recent failure and not
-// being avoided are preferred; then a prefill worker with a warm pair to the decode worker, chosen
-// of those likewise, unless the prompt would wait there for more tokens than its own longer than
-// elsewhere; by prefix and score, what it would have to compute of it included. The work does not
-// grow with the number of workers, as long as those with a place are much alike.
+// fingerprint, layout and protocol major are required; equal numerics, no recent failure, not being
+// avoided, and a prefill worker where the whole sequence would fit are preferred; then a prefill
+// worker with a warm pair to the decode worker, chosen of those likewise, unless the prompt would
+// wait there for more tokens than its own longer than elsewhere; by prefix and score, what it would
+// have to compute of it included. Where the decode worker has no room for a prompt that is local,
+// or its prefill workers have none, another one is picked, once. The work does not grow with the
+// number of workers, as long as those with a place are much alike.
 std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput& input,
                                     std::mt19937_64* random);
 

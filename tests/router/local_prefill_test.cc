@@ -38,6 +38,15 @@ TEST_F(LocalPrefillTest, RepeatedLongPromptIsPrefilledWhereItsCacheIs) {
   EXPECT_NE(Generate(salted).final->prefill_worker(), "") << "another tenant's cache";
 }
 
+TEST_F(LocalPrefillTest, APromptThatIsScoredIsNoShorterWhereItsCacheIs) {
+  Start(20, 96);
+  v1::GenerateRequest scored = Request(std::string(100, 'p'), 3);
+  EXPECT_NE(Generate(scored).final->prefill_worker(), "");
+  EXPECT_EQ(Generate(scored).final->prefill_worker(), "");
+  scored.mutable_spec()->mutable_output()->set_prompt_logprobs(true);
+  for (int i = 0; i < 3; ++i) EXPECT_NE(Generate(scored).final->prefill_worker(), "") << i;
+}
+
 TEST_F(LocalPrefillTest, AnswerBelongsToThePrefixOfTheNextTurn) {
   Start(20, 112);
   const std::string first = "turn one";

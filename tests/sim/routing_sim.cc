@@ -162,7 +162,7 @@ void RoutingSim::Place(Router* router) {
                              .failed_pairs = kNone,
                              .now = now_,
                              .ahead = ahead.needs,
-                             .prefill_is_kept = ahead.prefill};
+                             .prefill_kept_for = ahead.prefill};
     const auto picked = PickRoute(waiting.need, input, &random_);
     const Route* const route = std::get_if<Route>(&picked);
     if (route == nullptr) return RequestQueue::Try::kNoDecode;

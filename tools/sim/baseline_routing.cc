@@ -78,7 +78,7 @@ RequestQueue::Try ChooseByBaseline(BaselineRouting routing, const PlacementView&
                                    std::mt19937_64* random, ChosenPlace* place) {
   RoutingInput input = RoutingInputOf(view);
   input.ahead = ahead.needs;
-  input.prefill_is_kept = ahead.prefill;
+  input.prefill_kept_for = ahead.prefill;
   // Who may not be asked now has no place either.
   const auto one_of = [&](WorkerViews views) {
     std::vector<const WorkerView*> open;

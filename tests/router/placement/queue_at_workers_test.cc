@@ -61,6 +61,7 @@ class QueueAtWorkersTest : public ::testing::Test {
                           .tenant = tenant})
                     .ok());
   }
+  void Remove() { queue_.Remove(added_--); }
   PlacementView view() const {
     return {.workers = table_,
             .failed_pairs = no_failed_pairs_,
@@ -228,6 +229,19 @@ TEST_F(QueueAtPrefillWorkersTest, FurtherAnswersGoWhereTheirPromptIs) {
   EXPECT_THAT(Pass(), ElementsAre(10'001));
 }
 
+TEST_F(QueueAtPrefillWorkersTest, ButNotPromptsOfWhichWhatIsHeldIsScored) {
+  PrefixChain held{.tokens = 2000, .blocks = {}};
+  for (uint64_t block = 1; block <= 125; ++block) held.blocks.push_back(block);
+  hints_.Note({"d", 1}, held, 1000, now_);
+  AddPrompts(1, 2000);
+  AddOne({.tokens = 2000,
+          .peak_tokens = 3000,
+          .prefix = std::make_shared<PrefixChain>(held),
+          .cacheable_tokens = 1000});
+  EXPECT_THAT(Pass(), IsEmpty());
+  EXPECT_EQ(tried_, 1);
+}
+
 // By cost, every prompt may be computed by the decode worker that it would get.
 TEST_F(QueueAtPrefillWorkersTest, ByCostOnlySoManyAreTriedAndThenThoseThatAreMuchShorter) {
   local_below_ = std::nullopt;
@@ -245,6 +259,69 @@ TEST_F(QueueAtPrefillWorkersTest, WithoutLocalPromptsNobodyPassesWhoWaitsForAPre
   AddPrompts(1, 1);
   EXPECT_THAT(Pass(), IsEmpty());
   EXPECT_EQ(tried_, 1);
+}
+
+// A new version is rolled out, and the old one's prefill worker has no place.
+class QueueInARolloutTest : public QueueAtWorkersTest {
+ protected:
+  void SetUp() override {
+    for (const std::string model : {"1", "2"}) {
+      Meet(kDecode, "d" + model, 4096, 1000, model);
+      Meet(kPrefill, "p" + model, 4096, model == "1" ? 0 : 1000, model);
+    }
+  }
+  void AddReplays(int count, const std::string& model, int64_t prompt = 500) {
+    for (int i = 0; i < count; ++i) {
+      AddOne({.tokens = prompt, .peak_tokens = 600, .fingerprint = model});
+    }
+  }
+  // Whatever says where prompts are computed.
+  static constexpr std::optional<int64_t> kLocalBelow[] = {0, 64, std::nullopt};
+};
+
+TEST_F(QueueInARolloutTest, WhoWaitsForPrefillWorkersOfOneVersionStopsNobodyOfTheOther) {
+  for (const auto& local_below : kLocalBelow) {
+    local_below_ = local_below;
+    AddReplays(3, "1");
+    const uint64_t replays = added_;
+    Add(2, 600, "a", 500);
+    AddReplays(1, "2");
+    EXPECT_THAT(Pass(), ElementsAre(replays + 1, replays + 2, replays + 3));
+    if (!local_below) continue;
+    EXPECT_EQ(tried_, 4) << "the other replays are foreseen to wait";
+  }
+}
+
+TEST_F(QueueInARolloutTest, HoweverManyTheyAre) {
+  for (const auto& local_below : kLocalBelow) {
+    local_below_ = local_below;
+    AddReplays(1000, "1");
+    const uint64_t replays = added_;
+    Add(2, 2000, "a", 1000);
+    EXPECT_THAT(Pass(), ElementsAre(replays + 1, replays + 2));
+    EXPECT_LE(tried_, 300);
+  }
+}
+
+TEST_F(QueueInARolloutTest, PrefillWorkersOfBothVersionsAreKeptForThoseThatWait) {
+  Say(kPrefill, "p2", 0);
+  for (const auto& local_below : kLocalBelow) {
+    local_below_ = local_below;
+    const auto first = added_ + 1;
+    AddReplays(1, "1");
+    AddReplays(1, "2");
+    Add(100, 600, "a", 500);
+    Say(kPrefill, "p2", 0);
+    EXPECT_THAT(Pass(), IsEmpty());
+    if (local_below) {
+      EXPECT_EQ(tried_, 2) << "with both full, nobody else is tried";
+    }
+    Say(kPrefill, "p2", 1);
+    const std::vector<uint64_t> placed = Pass();
+    ASSERT_FALSE(placed.empty());
+    EXPECT_EQ(placed.front(), first + 1) << "the replay comes before the new ones";
+    while (!queue_.empty()) Remove();
+  }
 }
 
 }  // namespace

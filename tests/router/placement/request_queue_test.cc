@@ -26,7 +26,7 @@ class RequestQueueTest : public ::testing::Test {
                            [&](const RequestQueue::Waiting& waiting, const auto& ahead) {
                              tried.push_back(waiting.id);
                              ahead_.assign(ahead.needs.begin(), ahead.needs.end());
-                             prefill_ahead_ = ahead.prefill;
+                             prefill_ahead_ = ahead.prefill.has_value();
                              return outcome(waiting.id);
                            },
                        .room = [&](const auto&) { return room_; },

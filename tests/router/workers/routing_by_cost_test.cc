@@ -67,11 +67,11 @@ TEST_F(RoutingByCostTest, WithoutAPlaceTheShorterLineCounts) {
 
 TEST_F(RoutingByCostTest, WhereAnEarlierOneWaitsForPrefillWorkersALaterOneMayGoLocal) {
   Load(20, 5000);
-  const auto picked = Try(need_, {.needs = {}, .prefill = true});
+  const auto picked = Try(need_, {.needs = {}, .prefill = ""});
   ASSERT_TRUE(std::holds_alternative<Route>(picked));
   EXPECT_EQ(std::get<Route>(picked).prefill, nullptr);
   Load(20, 0);
-  EXPECT_EQ(std::get<Lack>(Try(need_, {.needs = {}, .prefill = true})), Lack::kPrefill);
+  EXPECT_EQ(std::get<Lack>(Try(need_, {.needs = {}, .prefill = ""})), Lack::kPrefill);
 }
 
 TEST_F(RoutingByCostTest, ADecodeWorkerThatTakesNoPromptsIsSpared) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -32,7 +33,7 @@ inline WorkerView View(const std::string& address) {
 // What stands before a request.
 struct RequestsAhead {
   std::span<const RoutingNeed* const> needs;
-  bool prefill = false;
+  std::optional<std::string_view> prefill = std::nullopt;
 };
 
 // Two workers of each kind, among which a test picks.
@@ -49,9 +50,10 @@ class RoutingPolicyTest : public ::testing::Test {
                              .table = known_,
                              .warm = &warm_,
                              .local_prefill_below = local_below_,
+                             .one_model = one_model_,
                              .now = now_,
                              .ahead = ahead.needs,
-                             .prefill_is_kept = ahead.prefill};
+                             .prefill_kept_for = ahead.prefill};
     return PickRoute(need, input, &random_);
   }
   std::optional<Route> Pick(const RoutingNeed& need = {}) {
@@ -79,6 +81,7 @@ class RoutingPolicyTest : public ::testing::Test {
   PrefixHints hints_;
   WarmPairs warm_;
   std::optional<int64_t> local_below_ = 0;
+  bool one_model_ = false;
   WorkerTable table_{{}};
   const WorkerTable* known_ = &table_;
   base::Instant now_ = base::Instant(std::chrono::hours(1));

@@ -116,6 +116,16 @@ TEST_F(RoutingNamesTest, AHolderWithoutAPlaceIsNotChosen) {
   EXPECT_NE(Pick(Routing::kScore).decode->address, "d71");
 }
 
+TEST_F(RoutingNamesTest, AHolderOfAPromptThatIsScoredIsAsGoodAsAnyOther) {
+  Hold("d71", 1280);
+  need_.cacheable_tokens = 0;
+  for (const Routing routing : {Routing::kPrefix, Routing::kScore}) {
+    int there = 0;
+    for (int i = 0; i < 200; ++i) there += Pick(routing).decode->address == "d71" ? 1 : 0;
+    EXPECT_LT(there, 40) << "one of seventeen that are looked at";
+  }
+}
+
 TEST_F(RoutingNamesTest, ByLoadTheCacheIsNotAskedFor) {
   Hold("d71", 1280);
   int there = 0;

@@ -140,6 +140,23 @@ TEST_F(RoutingPolicyTest, OnlyWhatTheDecodeWorkerDoesNotHoldCounts) {
   EXPECT_EQ(route->held_tokens, 96);
 }
 
+TEST_F(RoutingPolicyTest, WhatIsScoredIsComputedWhereverItIsHeld) {
+  local_below_ = 32;
+  decode_.pop_back();
+  const std::vector<TokenId> prompt(100, 7);
+  RoutingNeed need{.tokens = 100};
+  need.prefix = std::make_shared<PrefixChain>(ChainOf("", prompt, {}, 16));
+  hints_.Note(decode_[0].key(), *need.prefix, 100, now_);
+  need.cacheable_tokens = 0;
+  EXPECT_NE(Pick(need)->prefill, nullptr);
+  EXPECT_EQ(Pick(need)->held_tokens, 0);
+  need.cacheable_tokens = 79;
+  EXPECT_NE(Pick(need)->prefill, nullptr) << "the blocks of 64 tokens";
+  need.cacheable_tokens = 80;
+  EXPECT_EQ(Pick(need)->prefill, nullptr);
+  EXPECT_EQ(Pick(need)->held_tokens, 80);
+}
+
 TEST_F(RoutingPolicyTest, OnlyEqualModelLayoutAndProtocolArePaired) {
   const WorkerFacts facts = decode_[0].facts;
   EXPECT_TRUE(CanPair(facts, facts));
@@ -180,6 +197,33 @@ TEST_F(RoutingPolicyTest, FailedPairIsPassedOverWhileThereIsAnother) {
   EXPECT_EQ(Pick()->prefill->address, "p1");
 }
 
+// As when the device of its host is lost: it looks the lightest, because nothing runs there.
+TEST_F(RoutingPolicyTest, DecodeWorkerThatNobodyCanPushToIsPassedOverWhileThereIsAnother) {
+  decode_[1].blocks_expected = 50;
+  failed_ = {{"p1", "d1"}, {"p2", "d1"}};
+  const RoutingNeed need{.tokens = 100, .peak_tokens = 200};
+  EXPECT_EQ(DecodeShares(need), (std::map<std::string, int>{{"d2", 200}}));
+  failed_ = {{"p1", "d1"}};
+  EXPECT_EQ(DecodeShares(need), (std::map<std::string, int>{{"d1", 200}})) << "p2 may reach it";
+  prefill_[1].facts.layout.block_size = 32;
+  EXPECT_EQ(DecodeShares(need), (std::map<std::string, int>{{"d2", 200}})) << "p2 fits nobody";
+  failed_.insert({"p1", "d2"});
+  EXPECT_EQ(DecodeShares(need), (std::map<std::string, int>{{"d1", 200}})) << "both are as bad";
+}
+
+TEST_F(RoutingPolicyTest, NobodyNeedReachAWorkerThatComputesThePromptItself) {
+  decode_[1].blocks_expected = 50;
+  failed_ = {{"p1", "d1"}, {"p2", "d1"}};
+  local_below_ = 32;
+  const auto prefix =
+      std::make_shared<PrefixChain>(ChainOf("", std::vector<TokenId>(100, 7), {}, 16));
+  EXPECT_EQ(DecodeShares({.tokens = 31}), (std::map<std::string, int>{{"d1", 200}}));
+  const RoutingNeed need{.tokens = 100, .prefix = prefix};
+  EXPECT_EQ(DecodeShares(need), (std::map<std::string, int>{{"d2", 200}}));
+  hints_.Note(decode_[0].key(), *prefix, 100, now_);
+  EXPECT_EQ(DecodeShares(need), (std::map<std::string, int>{{"d1", 200}}));
+}
+
 TEST_F(RoutingPolicyTest, AvoidedWorkersAreALastResort) {
   RoutingNeed need;
   need.avoid = {decode_[0].key(), prefill_[1].key()};
@@ -214,6 +258,21 @@ TEST_F(RoutingPolicyTest, PrefillWorkerTooSmallForThePromptDoesNotGetIt) {
   EXPECT_EQ(Pick(need)->prefill, nullptr);
 }
 
+// Older ones would refuse it, others compute the prompt.
+TEST_F(RoutingPolicyTest, PrefillWorkerTooShortForTheAnswerIsPassedOverWhileThereIsAnother) {
+  prefill_[0].facts.max_model_len = 400;
+  prefill_[1].queued_tokens = 500;
+  const RoutingNeed need{.tokens = 100, .peak_tokens = 401};
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick(need)->prefill->address, "p2");
+  prefill_[1].facts.numerics = "x";
+  EXPECT_EQ(Pick(need)->prefill->address, "p2");
+  EXPECT_EQ(Pick({.tokens = 100, .peak_tokens = 400})->prefill->address, "p1") << "it fits";
+  failed_ = {{"p2", "d1"}, {"p2", "d2"}};
+  EXPECT_EQ(Pick(need)->prefill->address, "p1");
+  prefill_.pop_back();
+  EXPECT_EQ(Pick(need)->prefill->address, "p1");
+}
+
 TEST_F(RoutingPolicyTest, DecodeWorkerWithoutAPlaceIsNoCandidate) {
   decode_[0].places_free = 0;
   EXPECT_EQ(DecodeShares(), (std::map<std::string, int>{{"d2", 200}}));
@@ -239,7 +298,9 @@ TEST_F(RoutingPolicyTest, WorkersThatAnEarlierRequestWaitsForAreKeptForIt) {
     EXPECT_EQ(std::get<Route>(picked).decode->address, "d1");
   }
   EXPECT_EQ(std::get<Lack>(Try(large, {.needs = ahead})), Lack::kDecode);
-  EXPECT_EQ(std::get<Lack>(Try({}, {.prefill = true})), Lack::kPrefill);
+  EXPECT_EQ(std::get<Lack>(Try({}, {.prefill = ""})), Lack::kPrefill);
+  EXPECT_EQ(std::get<Lack>(Try({}, {.prefill = "m"})), Lack::kPrefill);
+  EXPECT_TRUE(std::holds_alternative<Route>(Try({}, {.prefill = "another model"})));
 }
 
 TEST_F(RoutingPolicyTest, DuringARolloutTheOtherVersionsPrefillWorkersServe) {
