@@ -50,7 +50,7 @@ SIZES = {
 # Numbers that Kubernetes reads, or an autoscaler.
 OTHERS = {"replicas", "port", "httpPort", "minReplicas", "maxReplicas", "cpuPercent", "requestsPerReplica", "kvUse",
           "predictedTokensPerReplica", "queueWaitSeconds", "tokenMs", "pollingSeconds", "scaleDownSeconds",
-          "loadTimeoutSeconds", "timeoutSeconds", "preStopSeconds", "terminationGracePeriodSeconds", "maxSurge", "maxUnavailable",
+          "loadTimeoutSeconds", "timeoutSeconds", "minReadySeconds", "preStopSeconds", "terminationGracePeriodSeconds", "maxSurge", "maxUnavailable",
           "thresholds", "answered", "ttft", "itl"}
 
 

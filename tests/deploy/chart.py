@@ -40,12 +40,13 @@ def helm(*arguments):
                           timeout=120, check=False)
 
 
-def template(values=(), settings=(), texts=(), kubernetes=NEWEST_KUBERNETES, chart=CHART, release=RELEASE,
+def template(values=(), settings=(), texts=(), jsons=(), kubernetes=NEWEST_KUBERNETES, chart=CHART, release=RELEASE,
              namespace=NAMESPACE):
-    """`helm template` with files of values, with --set NAME=VALUE, and with --set-string; the finished process."""
+    """`helm template` with files of values, with --set NAME=VALUE, --set-string and --set-json; the finished process."""
     options = [part for path in values for part in ("--values", path)]
     options += [part for setting in settings for part in ("--set", setting)]
     options += [part for text in texts for part in ("--set-string", text)]
+    options += [part for one in jsons for part in ("--set-json", one)]
     return helm("template", release, chart, "--namespace", namespace, "--kube-version", kubernetes,
                 *options)
 

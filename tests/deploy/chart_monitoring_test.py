@@ -10,6 +10,7 @@ import unittest
 import yaml
 
 import chart
+import drains
 
 RULES = chart.ROOT / "deploy/prometheus/rules"
 DASHBOARDS = chart.ROOT / "deploy/grafana/dashboards"
@@ -29,6 +30,22 @@ def rules_of(documents):
         for rule in group["rules"]:
             found[rule.get("alert") or (rule["record"], rule["labels"].get("slo"))] = rule
     return found
+
+
+def drain_rules(documents):
+    """Role -> the rule of BatonDrainTimeout about it."""
+    rules = [rule for group in chart.find(documents, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    return {rule["labels"].get("role"): rule for rule in rules if rule.get("alert") == "BatonDrainTimeout"}
+
+
+def told(rules, tests):
+    """What promtool says of rules of the chart and tests, and its exit code."""
+    with tempfile.TemporaryDirectory(prefix="baton-rules-") as folder:
+        (pathlib.Path(folder) / "rules.yml").write_text(yaml.safe_dump(rules))
+        path = pathlib.Path(folder) / "tests.yml"
+        path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], **tests}))
+        result = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, timeout=200, check=False)
+        return result.returncode, result.stdout + result.stderr
 
 
 def plain():
@@ -66,6 +83,9 @@ class ChartMonitoringTest(unittest.TestCase):
             if name in ("BatonNoReadyRouter", "BatonNoReadyDecode"):
                 # With what tells that the role is to be there, which test_roles_that_are_gone looks at.
                 expression = re.sub(r"\(\n(.*)\nor 0 \* sum .*\n\)\n", r"\1\n", expression)
+            if name == "BatonDrainTimeout":
+                # One for each role, which test_a_drain_that_does_not_end_is_told_before_the_pod_is_killed looks at.
+                expression = re.sub(r'role="[a-z]+",', "", expression)
             self.assertEqual(expression, theirs[name]["expr"].replace('job=~".*"', LABELS))
             self.assertEqual(rule["labels"]["app_kubernetes_io_instance"], "rel")
             if name != "BatonDrainTimeout":
@@ -86,14 +106,9 @@ class ChartMonitoringTest(unittest.TestCase):
                     "expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": "40m",
                     "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in firing]}]})
         for mode, cases in tests.items():
-            with tempfile.TemporaryDirectory(prefix="baton-rules-") as folder:
-                rules = chart.find(rendered([f"mode={mode}"]), "PrometheusRule")["spec"]
-                (pathlib.Path(folder) / "rules.yml").write_text(yaml.safe_dump(rules))
-                path = pathlib.Path(folder) / "tests.yml"
-                path.write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": cases}))
-                result = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, timeout=200,
-                                        check=False)
-                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            code, words = told(chart.find(rendered([f"mode={mode}"]), "PrometheusRule")["spec"],
+                               {"evaluation_interval": "1m", "tests": cases})
+            self.assertEqual(code, 0, words)
 
     def test_prometheus_takes_them(self):
         for name in ("many-users-many-gpus", "everything"):
@@ -126,9 +141,38 @@ class ChartMonitoringTest(unittest.TestCase):
             expression = rules_of(rendered(values=[file.name]))["BatonSloBurnFast"]["expr"]
         self.assertEqual(re.findall(r"> (\S+)$", expression, re.M), ["10", "10"])
 
-    def test_a_drain_may_take_as_long_as_it_may(self):
-        rule = rules_of(rendered(["decode.drainSeconds=600"]))["BatonDrainTimeout"]
-        self.assertEqual(rule["for"], "660s")
+    def test_a_drain_that_does_not_end_is_told_before_the_pod_is_killed(self):
+        for settings in ([], ["mode=disaggregated", "router.drainSeconds=600", "decode.preStopSeconds=30"],
+                         ["mode=elastic", "decode.replicas=2", "decode.drainSeconds=3600"]):
+            documents = rendered(settings)
+            rules, pods = drain_rules(documents), dict(chart.pods(documents))
+            self.assertEqual(set(rules), set(pods) - {"test"})
+            for role, rule in rules.items():
+                with self.subTest(settings, role=role):
+                    (container,) = pods[role]["containers"]
+                    (drain,) = [argument.partition("=")[2] for argument in container["args"] if "drain-timeout" in argument]
+                    sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+                    killed = pods[role]["terminationGracePeriodSeconds"] - sleep
+                    self.assertIsNone(drains.problem(drains.seconds(drain), drains.seconds(rule["for"]), killed))
+
+    def test_drains_that_end_are_not_told_of_and_those_that_do_not_are(self):
+        # The router drains longer than workers do, and answers of all last as long as they may.
+        drain_s = {"router": 600, "prefill": 60, "decode": 60}
+        documents = rendered(["mode=disaggregated", *(f"{role}.drainSeconds={drain}" for role, drain in drain_s.items())])
+        killed_s = {role: spec["terminationGracePeriodSeconds"] - (10 if role == "router" else 0)
+                    for role, spec in chart.pods(documents) if role != "test"}
+        cases = []
+        for hangs in (None, *drain_s):
+            # A sample each 15 s, and none behind that of the end.
+            samples = {role: (killed_s[role] if role == hangs else drain + 5) // 15 for role, drain in drain_s.items()}
+            cases.append({"name": f"hangs: {hangs}", "interval": "15s", "input_series": [
+                {"series": f'baton_server_state{{role="{role}",model_name="m",instance="{role}",state="draining",{LABELS}}}',
+                 "values": f"0x20 1x{number} stale"} for role, number in samples.items()],
+                "promql_expr_test": [{
+                    "expr": 'count by (role) (last_over_time(ALERTS{alertname="BatonDrainTimeout",alertstate="firing"}[1h]))',
+                    "eval_time": "1h", "exp_samples": [{"labels": f'{{role="{hangs}"}}', "value": 1}] if hangs else []}]})
+        code, words = told(chart.find(documents, "PrometheusRule")["spec"], {"evaluation_interval": "30s", "tests": cases})
+        self.assertEqual(code, 0, words)
 
     def test_labels_of_ones_own_scraping(self):
         rules = rules_of(rendered(['autoscaling.selector=job="mine"']))

@@ -1,8 +1,11 @@
 """The chart says what helm, the binaries and its own values know."""
 
 import json
+import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 import unittest
 
 import yaml
@@ -57,6 +60,20 @@ class ChartTest(chart.RenderedSets):
         unused = {name for name in leaves(properties(schema, schema["definitions"]))
                   if not re.search(rf"\b{name}\b", text)}
         self.assertEqual(unused, {"global"})
+
+    def test_a_chart_that_has_it_as_a_part_can_leave_it_out(self):
+        with tempfile.TemporaryDirectory(prefix="baton-parent-") as folder:
+            parent = pathlib.Path(folder)
+            version = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())["version"]
+            (parent / "Chart.yaml").write_text(yaml.safe_dump({
+                "apiVersion": "v2", "name": "parent", "version": "1.0.0",
+                "dependencies": [{"name": "baton", "version": version, "condition": "baton.enabled"}]}))
+            shutil.copytree(chart.CHART, parent / "charts/baton")
+            part = [f"baton.{one}" for one in chart.LEAST]
+            for enabled, there in ((["baton.enabled=true"], True), ([], True), (["baton.enabled=false"], False)):
+                result = chart.template(settings=[*part, *enabled, "global.team=search"], chart=parent)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual("kind: Deployment" in result.stdout, there, enabled)
 
     def test_the_chart_is_of_the_version_of_the_binaries(self):
         self.assertEqual(yaml.safe_load((chart.CHART / "Chart.yaml").read_text())["appVersion"],

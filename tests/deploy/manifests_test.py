@@ -155,6 +155,29 @@ class ManifestsTest(chart.RenderedSets):
                          if argument.startswith("--drain-timeout="))
             self.assertGreaterEqual(spec["terminationGracePeriodSeconds"], sleep + drain + 5)
 
+    def test_the_next_pod_is_known_before_the_last_one_ends(self):
+        # Nothing but DNS tells routers of workers and clients of routers: what it said before is kept for 30 s.
+        every = int(re.search(r"resolve_every = std::chrono::seconds\((\d+)\)",
+                              (chart.ROOT / "router/router_options.h").read_text())[1])
+        for name, documents in self.sets.items():
+            for one in documents:
+                if one["kind"] == "Deployment" and name != "everything":
+                    self.assertEqual(one["spec"]["minReadySeconds"], 30 + every, one["metadata"]["name"])
+
+    def test_a_roll_out_may_take_as_long_as_its_pods_do(self):
+        def deadlines(*settings):
+            documents = chart.manifests(chart.render(settings=[*chart.LEAST, *settings]))
+            return [chart.find(documents, "Deployment", f"rel-baton-{role}")["spec"] for role in ("router", "decode")]
+
+        router, decode = deadlines()
+        slow_router, slow_decode = deadlines("router.minReadySeconds=1000", "decode.minReadySeconds=2000")
+        self.assertEqual((slow_router["minReadySeconds"], slow_decode["minReadySeconds"]), (1000, 2000))
+        self.assertEqual(slow_router["progressDeadlineSeconds"] - router["progressDeadlineSeconds"], 1000 - 35)
+        self.assertEqual(slow_decode["progressDeadlineSeconds"] - decode["progressDeadlineSeconds"], 2000 - 35)
+        # Kubernetes takes no less, and 0 has none of it.
+        self.assertGreater(slow_decode["progressDeadlineSeconds"], 2000)
+        self.assertEqual(deadlines("decode.minReadySeconds=0")[1]["minReadySeconds"], 0)
+
     def test_pods_may_do_little(self):
         for documents in self.sets.values():
             for _, spec in chart.pods(documents):

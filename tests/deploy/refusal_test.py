@@ -96,6 +96,7 @@ TOGETHER = [
     (["prefill.swapSpace=1GiB", "mode=disaggregated"], "prefill workers preempt no answers"),
     (["monitoring.rules.enabled=true"], "monitoring.rules is enabled, but monitoring is not"),
     (["monitoring.rules.disabled={BatonNothing}"], "monitoring.rules names an alert BatonNothing that there is not"),
+    (["enabled=false"], "enabled is false, but only a chart that has this one as a part can leave it out"),
     (["tls.clientCerts=optional"], "tls.clientCerts is optional, but there is no TLS"),
     (["tls.source=certManager"], "tls.certManager.issuer is empty"),
     (["tls.source=secrets", "tls.secrets.router=r", "test.enabled=false"], "tls.secrets.decode is empty"),
@@ -105,6 +106,9 @@ TOGETHER = [
 # What the schema refuses: the value, and the path that the message names.
 SCHEMA = [
     ("replicas=2", "'replicas'"),
+    ("enabled=0", "/enabled"),
+    ("decode.minReadySeconds=-1", "/decode/minReadySeconds"),
+    ("router.minReadySeconds=1m", "/router/minReadySeconds"),
     ("router.replica=2", "'replica'"),
     ("router.replicas=0", "/router/replicas"),
     ("decode.resources.request.cpu=1", "'request'"),
@@ -143,6 +147,7 @@ SCHEMA = [
     ("prefill=null", "'prefill'"),
     ("decode.loadCache=null", "'loadCache'"),
     ("monitoring.rules.slo=null", "'slo'"),
+    ("monitoring.rules.slo.budgets.ttft=null", "'ttft'"),
 ]
 
 
@@ -167,6 +172,30 @@ class RefusalTest(unittest.TestCase):
                 words = self.refused(settings)
                 self.assertIn(sentence, words)
                 self.assertEqual(words.count("\n  - "), 1, words)
+
+    def test_budgets_with_which_an_alert_could_never_fire(self):
+        rules = "monitoring.rules"
+        fast = (f"{rules}.slo.budgets.ttft is 0.1, so it is used up 1/0.1 times as fast as allowed at most, and BatonSloBurnFast fires above"
+                f" 14.4, which is never; give less than 1/14.4, set {rules}.thresholds.BatonSloBurnFast below 1/0.1, or name the"
+                f" alert in {rules}.disabled")
+        slow = f"and BatonSloBurnSlow fires above 6, which is never; give less than 1/6, set {rules}.thresholds.BatonSloBurnSlow"
+        for jsons, sentences in (
+                ([f"{rules}.slo.budgets.ttft=0.1"], [fast]),
+                ([f"{rules}.slo.budgets.itl=0.2"], [f"{rules}.slo.budgets.itl is 0.2, so", slow]),
+                ([f"{rules}.slo.budgets.answered=0.07"], ["slo.budgets.answered is 0.07, so"]),
+                # Thresholds that are given count: a budget of 0.05 burns 20 times as fast at most, which is not above 20.
+                ([f"{rules}.thresholds.BatonSloBurnFast=20"], ["budgets.ttft is 0.05, so", "budgets.itl is 0.05, so"]),
+                ([f"{rules}.slo.budgets.itl=0.2", f"{rules}.thresholds.BatonSloBurnFast=4"], [slow]),
+                ([f"{rules}.slo.budgets.itl=0.2", f'{rules}.disabled=["BatonSloBurnFast"]'], [slow])):
+            with self.subTest(jsons):
+                words = self.refused([], jsons=jsons)
+                for sentence in sentences:
+                    self.assertIn(sentence, words)
+                self.assertEqual(words.count("\n  - "), len(sentences), words)
+        for jsons in ([f"{rules}.slo.budgets.ttft=0.069"], [f"{rules}.thresholds.BatonSloBurnFast=19.9"],
+                      [f"{rules}.slo.budgets.ttft=0.1", f"{rules}.thresholds.BatonSloBurnFast=9.5"],
+                      [f"{rules}.slo.budgets.ttft=0.5", f'{rules}.disabled=["BatonSloBurnFast","BatonSloBurnSlow"]']):
+            chart.render(settings=chart.LEAST, jsons=jsons)
 
     def test_unknown_and_impossible_values(self):
         for setting, path in SCHEMA:

@@ -14,6 +14,7 @@ import unittest
 import yaml
 
 import dashboards
+import drains
 
 ROOT = dashboards.ROOT
 RULES = ROOT / "deploy/prometheus/rules"
@@ -155,7 +156,7 @@ CASES = [
                               f"baton_build_info{{{DECODE}}}": "1x36 stale"},
          {process(DECODE, "start_time_seconds"): "1x5 2 3 4 stale", f"baton_build_info{{{DECODE}}}": "1x8 stale"},
          almost_too=("BatonMetricsAbsent",)),
-    Case("BatonDrainTimeout", {DRAINING: "0x10 1x{n}"}, {DRAINING: "0x36 1x{n}"}),
+    Case("BatonDrainTimeout", {DRAINING: "0x10 1x{n}"}, {DRAINING: "0x38 1x{n}"}),
     Case("BatonOpenFiles", {process(ROUTER, "open_fds"): "850x{n}"}, {process(ROUTER, "open_fds"): "790x{n}"}),
     # 2 % burn the budget of 1 % twice as fast as allowed, which is not alarming in itself.
     Case("BatonErrorRate", errors(12), errors(5)),
@@ -272,6 +273,21 @@ class RulesTest(unittest.TestCase):
         for case in WEEKLY:
             tests += [weeks(case.fires, {case.alert}, f"{case.alert} fires"), weeks(case.almost, (), f"{case.alert} almost")]
         self.run_promtool(tests, "2h")
+
+    def test_a_drain_that_does_not_end_is_told_before_the_process_is_killed(self):
+        (lasting,) = [drains.seconds(alert["for"]) for alert in self.alerts if alert["alert"] == "BatonDrainTimeout"]
+        stops = {}
+        for role, unit in (("router", "baton-router"), ("prefill", "baton-prefill@"), ("decode", "baton-decode@")):
+            text = (ROOT / f"deploy/package/{unit}.service").read_text()
+            settings = (ROOT / f"deploy/package/{role}{'' if role == 'router' else '-1'}.toml").read_text()
+            stops[unit] = (re.search(r'(?m)^drain-timeout = "(\d+)s"$', settings)[1], re.search(r"(?m)^TimeoutStopSec=(\d+)$", text)[1])
+        for name, service in yaml.safe_load((ROOT / "deploy/docker/compose.yaml").read_text())["services"].items():
+            for drain in re.findall(r"--drain-timeout=(\d+)s", " ".join(service.get("command", ()))):
+                stops[name] = (drain, service["stop_grace_period"].removesuffix("s"))
+        self.assertEqual(len(stops), 6)
+        for name, (drain, killed) in stops.items():
+            with self.subTest(name):
+                self.assertIsNone(drains.problem(int(drain), lasting, int(killed)))
 
     def test_texts_are_filled_in(self):
         case = next(one for one in CASES if one.alert == "BatonErrorRateHigh")

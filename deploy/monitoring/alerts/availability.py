@@ -158,19 +158,22 @@ def alerts():
             left=f'max by ({GROUP}, role, instance) (baton_server_state{{state="draining"}})',
             operator=">",
             threshold="0",
-            lasting="5m",
+            # Half a minute more than the drain-timeout of the shipped units and compose file: a drain that ends as it should
+            # is seen for 5 s and a scrape more. They kill the process 180 s after SIGTERM, before which this has to fire.
+            lasting="90s",
             unit="(1 = draining)",
             summary="{{ $labels.role }} {{ $labels.instance }} does not finish its drain",
-            description="It got SIGTERM minutes ago and still serves.",
+            description="It got SIGTERM longer ago than a drain is to last, and has not ended.",
             means="It waits for running answers. A drain ends by itself after `--drain-timeout`.",
             look=(
                 "Overview, *Whole requests*: answers as long as this? `baton_requests_inflight` of a router, "
                 "`baton_num_requests_running` of a worker."
             ),
             do=(
-                "If `--drain-timeout` is longer than this alert waits, all is as it was set: raise `for` (the Helm"
-                " chart does so by itself). Otherwise the process hangs: keep its log, then end it; requests are"
-                " replayed."
+                "If `--drain-timeout` is longer than this alert waits, all is as it was set: raise `for` to half a"
+                " minute more than it (the Helm chart does so by itself, role by role). Otherwise the process hangs:"
+                " keep its log. The chart, the units and the compose file have it killed two minutes after its drain"
+                " should have ended; requests are replayed."
             ),
         ),
         Alert(

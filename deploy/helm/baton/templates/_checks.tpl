@@ -6,6 +6,9 @@
 {{- $roles := splitList " " (include "baton.roles" .) -}}
 {{- $workers := without $roles "router" -}}
 
+{{- if eq (toString $v.enabled) "false" }}
+{{- $wrong = append $wrong "enabled is false, but only a chart that has this one as a part can leave it out, by `condition: baton.enabled` in its Chart.yaml; add that there, or leave enabled true" }}
+{{- end }}
 {{- if not $v.image.repository }}
 {{- $wrong = append $wrong "image.repository is empty; no image is published, so name the one you built, as in --set image.repository=registry.example.org/baton" }}
 {{- end }}
@@ -165,6 +168,18 @@
 {{- with $v.monitoring.rules }}
 {{- if and .enabled (not (or $v.monitoring.enabled $v.autoscaling.selector)) }}
 {{- $wrong = append $wrong "monitoring.rules is enabled, but monitoring is not, so nobody reads the metrics that rules are about; set monitoring.enabled, or autoscaling.selector to the labels that your own scraping gives" }}
+{{- end }}
+{{- $budgets := .slo.budgets }}
+{{- $disabled := .disabled }}
+{{- range $name := list "answered" "ttft" "itl" }}
+{{- $budget := float64 (get $budgets $name) }}
+{{- range $alert := list "BatonSloBurnFast" "BatonSloBurnSlow" }}
+{{- $threshold := include "baton.rules.threshold" (dict "root" $ "alert" $alert) }}
+{{- /* When everything misses the objective, the share that does is 1. */}}
+{{- if and (not (has $alert $disabled)) (le (divf 1 $budget) (float64 $threshold)) }}
+{{- $wrong = append $wrong (printf "monitoring.rules.slo.budgets.%s is %v, so it is used up 1/%v times as fast as allowed at most, and %s fires above %s, which is never; give less than 1/%s, set monitoring.rules.thresholds.%s below 1/%v, or name the alert in monitoring.rules.disabled" $name $budget $budget $alert $threshold $threshold $alert $budget) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- $known := splitList " " (include "baton.alertnames" $) }}
 {{- range $name := concat (keys .thresholds | sortAlpha) .disabled }}

@@ -86,7 +86,8 @@ llm-d.ai/role: {{ ternary .role "prefill-decode" (eq .root.Values.mode "disaggre
 {{- default (printf "namespace=%q,app_kubernetes_io_instance=%q" .Release.Namespace .Release.Name) .Values.autoscaling.selector -}}
 {{- end -}}
 
-{{/* Seconds until a new pod of a role is ready, and some more. A router waits for workers. */}}
+{{/* Seconds until a new pod of a role is ready and counts, and some more. A router waits for workers to be ready:
+(dict "root" $ "role" NAME "values" VALUES-OF-THE-ROLE). */}}
 {{- define "baton.progress" -}}
 {{- $v := .root.Values -}}
 {{- $roles := ternary (splitList " " (include "baton.roles" .root)) (list .role) (eq .role "router") -}}
@@ -95,11 +96,14 @@ llm-d.ai/role: {{ ternary .role "prefill-decode" (eq .root.Values.mode "disaggre
 {{- $r := get $v $role -}}
 {{- $longest = max $longest (add (int $r.loadTimeoutSeconds) (int (include "baton.grace" $r))) -}}
 {{- end -}}
-{{- add $longest (ternary (int $v.model.download.timeoutSeconds) 0 (not (empty $v.model.download.image))) 300 -}}
+{{- $download := ternary (int $v.model.download.timeoutSeconds) 0 (not (empty $v.model.download.image)) -}}
+{{- add $longest $download (int .values.minReadySeconds) 300 -}}
 {{- end -}}
 
-{{/* Seconds from the order to end a pod until it is killed. */}}
+{{/* Seconds from the order to end a pod until it is killed. A process that drains as it should ends minutes earlier; of
+one that does not BatonDrainTimeout has to be told while it is there: 105 s after the drain's time at the latest, which is
+what it waits (30 s), until the process is scraped (15 s), and twice until rules are evaluated (30 s each). */}}
 {{- define "baton.grace" -}}
-{{- $least := add (int .preStopSeconds) (int .drainSeconds) 15 -}}
-{{- default $least (int .terminationGracePeriodSeconds) -}}
+{{- $computed := add (int .preStopSeconds) (int .drainSeconds) 120 -}}
+{{- default $computed (int .terminationGracePeriodSeconds) -}}
 {{- end -}}

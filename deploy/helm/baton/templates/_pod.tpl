@@ -17,6 +17,9 @@ spec:
   # A worker is ready when its model is loaded, perhaps on what another had until it ended, and a router when a
   # worker is. A roll-out may take as long as that.
   progressDeadlineSeconds: {{ include "baton.progress" . }}
+  # A pod that is ready is not known yet: routers learn of workers, and clients that balance by themselves of routers,
+  # by DNS. Until they do, the pod that it replaces has to stay.
+  minReadySeconds: {{ int $r.minReadySeconds }}
   strategy:
     type: RollingUpdate
     rollingUpdate:

@@ -22,13 +22,24 @@ record gets the release's labels by itself; the other series have those that Pro
     | replace `le="0.2"` (printf "le=%q" (include "baton.text" $slo.itlSeconds)) -}}
 {{- end -}}
 
-{{/* How long a drain may last before that is told: longer than any role's drainSeconds. */}}
-{{- define "baton.rules.drain" -}}
-{{- $longest := 0 -}}
-{{- range $role := splitList " " (include "baton.roles" .) }}
-{{- $longest = max $longest (int (get $.Values $role).drainSeconds) }}
+{{/* The roles for each of which an alert has a rule of its own, divided by blanks; "" = one rule for all. Each role has
+its own time to drain: (dict "root" $ "rule" RULE). */}}
+{{- define "baton.rules.roles" -}}
+{{- if eq (default "" .rule.alert) "BatonDrainTimeout" }}{{ include "baton.roles" .root }}{{ end -}}
 {{- end -}}
-{{- printf "%ds" (add $longest 60) -}}
+
+{{/* The threshold of an alert, of the values or else that of files/rules: (dict "root" $ "alert" NAME). */}}
+{{- define "baton.rules.threshold" -}}
+{{- $given := .root.Values.monitoring.rules.thresholds -}}
+{{- if hasKey $given .alert -}}
+{{- include "baton.text" (get $given .alert) -}}
+{{- else -}}
+{{- range (.root.Files.Get "files/rules/alerts.yml" | fromYaml).groups -}}
+{{- range .rules -}}
+{{- if eq .alert $.alert -}}{{- regexFind `(?m)^[<>] [0-9.]+$` .expr | trimAll "<> " -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A recording rule: (dict "root" $ "rule" RULE). */}}
@@ -53,24 +64,29 @@ series of another role say that it is to be there: (dict "root" $ "rule" RULE); 
 {{- end -}}
 {{- end -}}
 
-{{/* An alert, with the threshold of the values: (dict "root" $ "rule" RULE). */}}
+{{/* An alert, with the threshold of the values: (dict "root" $ "rule" RULE "role" ROLE); ROLE is one of
+baton.rules.roles, or "". */}}
 {{- define "baton.rules.alert" -}}
 {{- $given := .root.Values.monitoring.rules -}}
-{{- $rule := .rule -}}
+{{- $rule := deepCopy .rule -}}
 {{- with include "baton.rules.present" . -}}
 {{- $parts := regexSplit `\n(?:[<>] )` $rule.expr 2 -}}
 {{- $_ := set $rule "expr" (printf "(\n%s\n%s\n)\n< %s" (index $parts 0) . (index $parts 1)) -}}
 {{- end -}}
 {{- if hasKey $given.thresholds $rule.alert -}}
-{{- $threshold := include "baton.text" (get $given.thresholds $rule.alert) -}}
+{{- $threshold := include "baton.rules.threshold" (dict "root" .root "alert" $rule.alert) -}}
 {{- $_ := set $rule "expr" (regexReplaceAll `(?m)^([<>]) [0-9.]+$` $rule.expr (printf "${1} %s" $threshold)) -}}
 {{- end -}}
-{{- if eq $rule.alert "BatonDrainTimeout" -}}
-{{- $_ := set $rule "for" (include "baton.rules.drain" .root) -}}
+{{- $labels := merge (dict "app_kubernetes_io_instance" .root.Release.Name) $rule.labels -}}
+{{- with .role -}}
+{{- /* A drain that ends as it should is seen for drainSeconds, 5 s of goodbyes, and a scrape more. */ -}}
+{{- $_ := set $rule "for" (printf "%ds" (add (int (get $.root.Values .).drainSeconds) 30)) -}}
+{{- $_ := set $rule "expr" (replace "baton_server_state{" (printf "baton_server_state{role=%q," .) $rule.expr) -}}
+{{- $_ := set $labels "role" . -}}
 {{- end -}}
 {{- with $given.runbook -}}
 {{- $_ := set $rule.annotations "runbook_url" (regexReplaceAll `^[^#]*` $rule.annotations.runbook_url .) -}}
 {{- end -}}
-{{- $_ := set $rule "labels" (merge (dict "app_kubernetes_io_instance" .root.Release.Name) $rule.labels) -}}
+{{- $_ := set $rule "labels" $labels -}}
 {{- toYaml $rule -}}
 {{- end -}}
