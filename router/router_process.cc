@@ -288,8 +288,12 @@ void RouterProcess::Drain(const base::StopSignals& signals) {
   spdlog::info("draining {} requests, at most {} s", router_->in_flight(),
                base::Seconds(flags_.server.drain_timeout));
   const base::Instant twice_until = clock_.Now() + base::StopSignals::kSentTwice;
+  bool second_counts = false;
   router_->Drain(flags_.server.drain_timeout, [&] {
-    return signals.Arrived(std::chrono::nanoseconds(0)) && clock_.Now() >= twice_until;
+    if (second_counts) return signals.Arrived(std::chrono::nanoseconds(0));
+    second_counts = clock_.Now() >= twice_until;
+    if (second_counts) signals.Drop();
+    return false;
   });
   if (tracer_ != nullptr) tracer_->Stop(kLastSpans);
   spdlog::info("drained");

@@ -27,6 +27,11 @@ class StopSignals final {
     const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (wait - seconds).count()};
     return sigtimedwait(&set_, nullptr, &limit) > 0;
   }
+  // Takes those that arrived.
+  void Drop() const {
+    while (Arrived(std::chrono::nanoseconds(0))) {
+    }
+  }
   void Wait() const {
     int which = 0;
     sigwait(&set_, &which);

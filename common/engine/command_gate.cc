@@ -33,13 +33,17 @@ absl::StatusOr<SequenceId> CommandGate::Admit(SequenceSpec spec) {
 
 SequenceId CommandGate::AdmitOwn(SequenceSpec spec) {
   base::MutexLock lock(&mutex_);
-  const SequenceId id = Add(std::move(spec));
-  own_ = id;
-  return id;
+  own_queued_ = true;
+  return Add(std::move(spec));
+}
+
+void CommandGate::OwnStarted() {
+  base::MutexLock lock(&mutex_);
+  own_queued_ = false;
 }
 
 int64_t CommandGate::Queued() const {
-  return static_cast<int64_t>(admitted_ - started_) - (own_ ? 1 : 0);
+  return static_cast<int64_t>(admitted_ - started_) - (own_queued_ ? 1 : 0);
 }
 
 SequenceId CommandGate::Add(SequenceSpec spec) {
@@ -93,10 +97,7 @@ void CommandGate::SetStarted(uint64_t total) {
 
 void CommandGate::Forget(std::span<const SequenceId> sequences) {
   base::MutexLock lock(&mutex_);
-  for (const SequenceId id : sequences) {
-    live_.erase(id);
-    if (own_ == id) own_.reset();
-  }
+  for (const SequenceId id : sequences) live_.erase(id);
 }
 
 }  // namespace baton

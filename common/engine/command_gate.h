@@ -49,6 +49,8 @@ class CommandGate {
   // Lets a sequence of the engine's own in, behind those that were admitted, which takes none of
   // their places. `spec` is known to be valid, and there is no other of them.
   SequenceId AdmitOwn(SequenceSpec spec);
+  // It has left the queue.
+  void OwnStarted();
   std::optional<Command> TryPop() { return queue_.TryPop(); }
   std::optional<Command> PopUntil(base::Instant deadline) { return queue_.PopUntil(deadline); }
   // Says that `total` of all sequences that were ever admitted have left the queue by now.
@@ -70,8 +72,8 @@ class CommandGate {
   std::map<SequenceId, Sent> live_ ABSL_GUARDED_BY(mutex_);
   uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<SequenceId> own_ ABSL_GUARDED_BY(mutex_);  // AdmitOwn's, until it is forgotten
-  absl::Status refuse_ ABSL_GUARDED_BY(mutex_);            // why new sequences are refused
+  bool own_queued_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status refuse_ ABSL_GUARDED_BY(mutex_);  // why new sequences are refused
 };
 
 }  // namespace baton

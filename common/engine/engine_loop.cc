@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
@@ -298,6 +299,8 @@ bool EngineLoop::PublishAndEmit() {
   std::vector<SchedEvent> events = scheduler_.TakeEvents();
   for (SchedEvent& event : events) {
     if (self_test_.Owns(event.sequence)) {
+      const auto* state = std::get_if<StateEvent>(&event.what);
+      if (state != nullptr && state->from == SequenceState::kQueued) gate_.OwnStarted();
       self_test_.Take(event);
       continue;
     }

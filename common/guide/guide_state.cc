@@ -1,6 +1,7 @@
 #include "common/guide/guide_state.h"
 
 #include <array>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -204,6 +205,7 @@ void GuideState::WorkOutMask() {
 }
 
 ForcedRun GuideState::Forced() {
+  const auto begin = std::chrono::steady_clock::now();
   {
     base::MutexLock lock(&mutex_);
     if (stage_ == Stage::kNothing) stage_ = Stage::kWanted;
@@ -211,6 +213,7 @@ ForcedRun GuideState::Forced() {
   WorkOutForced();
   base::MutexLock lock(&mutex_);
   Await(Stage::kForcing);
+  took_long_ = std::chrono::steady_clock::now() - begin > GuideBudget::kFelt;
   return {.ids = std::span<const TokenId>(forced_).subspan(forced_taken_), .whole = forced_whole_};
 }
 
@@ -231,6 +234,11 @@ bool GuideState::holds_up() const {
 bool GuideState::knows_forced() const {
   base::MutexLock lock(&mutex_);
   return stage_ >= Stage::kForced;
+}
+
+bool GuideState::took_long() const {
+  base::MutexLock lock(&mutex_);
+  return took_long_;
 }
 
 bool GuideState::only_end() const {

@@ -32,6 +32,7 @@ class GuideState final : public SequenceGuide, public std::enable_shared_from_th
   void Prepare() override;
   bool holds_up() const override;
   bool knows_forced() const override;
+  bool took_long() const override;
   ForcedRun Forced() override;
   std::span<const uint32_t> Mask() override;
   bool only_end() const override;
@@ -74,7 +75,8 @@ class GuideState final : public SequenceGuide, public std::enable_shared_from_th
   size_t forced_taken_ ABSL_GUARDED_BY(mutex_) = 0;  // of these, by the answer
   bool forced_whole_ ABSL_GUARDED_BY(mutex_) = true;
   bool only_end_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // behind the forced ids; no work is done on it
+  bool took_long_ ABSL_GUARDED_BY(mutex_) = false;  // the last Forced
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);     // behind the forced ids; no work is done on it
   // Of who is at work, else used under the lock.
   const CompiledGuide::State state_;
   TokenId last_ = -1;  // that the grammar has taken

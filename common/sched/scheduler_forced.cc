@@ -35,19 +35,22 @@ void Scheduler::TakeForced(LiveSequence* sequence) const {
 }
 
 // What has to come is worked out here where nobody has done so yet. That a guide is slow shows when
-// it was asked: whom nobody has asked by then sits this step out.
+// it was asked: whom nobody has asked by then sits this step out. Prompts that surely draw nothing
+// in this step are not asked.
 void Scheduler::AskGuides(std::vector<LiveSequence*>* ready) const {
   bool waited = false;
   std::erase_if(*ready, [&](LiveSequence* sequence) {
     SequenceGuide* const guide = sequence->spec.follows.get();
-    if (guide == nullptr) return false;
+    const bool draws =
+        sequence->will_decode() || sequence->to_feed() <= options_.max_prefill_tokens;
+    if (guide == nullptr || !draws) return false;
     if (waited && !guide->knows_forced()) return true;
     if (sequence->decodes()) {
       TakeForced(sequence);
     } else {
       guide->Forced();
     }
-    waited |= guide->holds_up();
+    waited |= guide->took_long();
     return false;
   });
 }

@@ -169,8 +169,11 @@ void Scheduler::TakeBlocks(LiveSequence* sequence, PrefixCache::Found found, int
   sequence->table = std::move(found.table);
   sequence->chain = std::move(found.chain);
   const int32_t matched = sequence->table.size();
-  // Plans that are out span both, so neither may move while the sequence grows.
-  const int64_t longest = int64_t{sequence->prompt_tokens()} + sequence->stop.max_tokens();
+  // Plans that are out span both, so neither may move while the sequence grows. A prefill draws one
+  // token, whatever its request may have elsewhere.
+  const int64_t longest = sequence->spec.kind == SequenceKind::kPrefill
+                              ? int64_t{sequence->length()} + 1
+                              : int64_t{sequence->prompt_tokens()} + sequence->stop.max_tokens();
   sequence->tokens.reserve(static_cast<size_t>(longest));
   sequence->table.Reserve(BlocksFor(longest, options_.block_size));
   // A search has those behind the prompt's full ones for its beams.

@@ -29,8 +29,9 @@ class SequenceGuide {
   virtual void Prepare() = 0;
   // Whether that takes longer than others should wait for.
   virtual bool holds_up() const = 0;
-  // Whether Forced returns at once.
+  // Whether Forced returns at once, and whether its last call took longer than others should wait.
   virtual bool knows_forced() const = 0;
+  virtual bool took_long() const = 0;
 
   // What has to come next. Waits until that is known, which takes less than a mask. Valid until
   // Take.

@@ -329,12 +329,12 @@ int Worker::Drain(const base::StopSignals& signals) {
                base::Seconds(flags_.server.drain_timeout));
   const base::Instant begin = clock_.Now();
   const base::Instant deadline = begin + flags_.server.drain_timeout;
+  core_->WaitUntilIdle(std::min(deadline, begin + base::StopSignals::kSentTwice));
+  signals.Drop();
   while (!core_->WaitUntilIdle(std::min(deadline, clock_.Now() + kSignalPoll))) {
     if (faulted_) Die();
     // A second signal ends the waiting.
-    const bool signalled = signals.Arrived(std::chrono::nanoseconds(0));
-    const bool again = signalled && clock_.Now() >= begin + base::StopSignals::kSentTwice;
-    if (again || clock_.Now() >= deadline) break;
+    if (clock_.Now() >= deadline || signals.Arrived(std::chrono::nanoseconds(0))) break;
   }
   core_->EndStreams();
   if (!core_->WaitUntilIdle(clock_.Now() + kLastWords)) {

@@ -156,8 +156,8 @@ class WorkerStream : public Reactor,
   std::string request_id_;
   TokenExtras extras_;  // of the tokens that the router gets
   EosPolicy eos_policy_ = EosPolicy::kHonor;
-  // What is drawn stands in an answer: it is not a search's, nor the token behind a prompt that was
-  // to be scored.
+  // What is drawn stands in an answer: it is not a search's, nor the one token of a request that
+  // scores its prompt.
   bool draws_answer_ = true;
   bool predict_ = false;  // estimates of the end go along with tokens
   std::string length_class_;

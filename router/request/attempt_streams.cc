@@ -227,9 +227,13 @@ AttemptNews Attempt::OnFirstToken(const worker::v1::FirstToken& first) {
 
 AttemptNews Attempt::OnPrefillEnded(const absl::Status& status) {
   const bool may_go_elsewhere = !status.ok() && !started() && !first_token_at_;
-  if (may_go_elsewhere && !IsFinalRefusal(status) && TryOtherPrefill(status)) return {};
-  prefill_ended_ = true;
   AttemptNews news;
+  const base::Instant asked = prefill_opened_;
+  if (may_go_elsewhere && !IsFinalRefusal(status) && TryOtherPrefill(status)) {
+    news.figures.queue_ms = base::Milliseconds(prefill_opened_ - asked);  // in the first one's line
+    return news;
+  }
+  prefill_ended_ = true;
   news.last_word = !started() || finished();
   // The KV cache is where it belongs, or now the decode worker has the word on it.
   if (started() || (status.ok() && prefill_over_)) return news;

@@ -307,19 +307,24 @@ class StartTest(unittest.TestCase):
             self.assertEqual(codes, [0])
             self.assertEqual(sum(len(e.delta.token_ids) for e in events), 300)
 
-    def test_a_worker_that_gets_sigterm_twice_at_once_drains_all_the_same(self):
-        with Cluster(prefill=0) as cluster:
-            stream = client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
-                "stop": {"maxTokens": 1000, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}})
-            next(stream)
-            events = [next(stream)]
-            [worker] = cluster.decode
-            os.kill(worker.pid, signal.SIGTERM)
-            time.sleep(0.01)  # for the first one to be taken
-            self.assertEqual(worker.terminate(), 0, worker.tail())
-            events += list(stream)
-            self.assertEqual(sum(len(e.delta.token_ids) for e in events), 1000)
-            self.assertEqual(events[-1].final.attempts, 1)
+    def test_who_gets_sigterm_twice_at_once_drains_all_the_same(self):
+        for role in "decode", "router":
+            with self.subTest(role), Cluster(prefill=0) as cluster:
+                stream = client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
+                    "stop": {"maxTokens": 1000, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}})
+                next(stream)
+                events = [next(stream)]
+                process = {"decode": cluster.decode[0], "router": cluster.router}[role]
+                codes = []
+                os.kill(process.pid, signal.SIGTERM)
+                time.sleep(0.01)  # for the first one to be taken
+                ender = threading.Thread(target=lambda: codes.append(process.terminate()))
+                ender.start()
+                events += list(stream)
+                ender.join()
+                self.assertEqual(codes, [0], process.tail())
+                self.assertEqual(sum(len(e.delta.token_ids) for e in events), 1000)
+                self.assertEqual(events[-1].final.attempts, 1)
 
     def test_a_step_that_hangs_ends_its_worker_whether_it_drains_or_not(self):
         with Cluster(decode=2, prefill=0, decode_flags=["--enable-failpoints", "--drain-timeout", "1s"],

@@ -21,7 +21,7 @@ class ScriptedGuide final : public SequenceGuide {
   void ForceAtMost(size_t most) { most_forced_ = most; }
 
   ForcedRun Forced() override {
-    holds_up_ |= std::exchange(slow_at_first_, false);
+    took_long_ = std::exchange(slow_at_first_, false);
     if (most_forced_ == 0) return {};
     forced_.clear();
     size_t next = taken_.size();
@@ -31,6 +31,7 @@ class ScriptedGuide final : public SequenceGuide {
   void Prepare() override { ++prepared_; }
   bool holds_up() const override { return holds_up_; }
   bool knows_forced() const override { return !slow_at_first_; }
+  bool took_long() const override { return took_long_; }
   std::span<const uint32_t> Mask() override {
     const size_t ahead = Forced().ids.size();
     words_.assign(kWords, 0);
@@ -88,6 +89,7 @@ class ScriptedGuide final : public SequenceGuide {
   bool masked_ = false;
   bool holds_up_ = false;
   bool slow_at_first_ = false;
+  bool took_long_ = false;
   int prepared_ = 0;
   size_t fails_at_ = ~size_t{0};
   absl::Status failure_;

@@ -11,13 +11,15 @@ namespace {
 
 constexpr base::Duration kWait = std::chrono::milliseconds(150);
 
-class QueueTimeTest : public RouterTest, public ::testing::WithParamInterface<Reason> {
+class QueueAtPrefillTest : public RouterTest {
  protected:
   void StayInTheQueue() {
     const base::Instant until = clock_.Now() + kWait;
     EXPECT_TRUE(Eventually([&] { return clock_.Now() >= until; }));
   }
 };
+
+class QueueTimeTest : public QueueAtPrefillTest, public ::testing::WithParamInterface<Reason> {};
 
 // The waits before the first attempt and behind it, whether it counts as one or not; and in the
 // line of a worker that then has no place.
@@ -55,6 +57,30 @@ TEST_P(QueueTimeTest, AllWaitsOfARequestAddUp) {
     EXPECT_NEAR(Metric(name + "_sum"), timings.queue_ms() / 1e3, 1e-6) << name;
     EXPECT_EQ(Metric(name + "_count"), 2) << name;
   }
+}
+
+// A prefill worker kept the prompt in its line, and then had no place for it.
+TEST_F(QueueAtPrefillTest, ALineThatWasLeftForAnotherPrefillWorkerCounts) {
+  const auto failed = std::make_shared<std::atomic<bool>>(false);
+  for (int i = 0; i < 2; ++i) {
+    AddPrefill([&](FakeWorkerOptions& worker) {
+      worker.script = [this, failed](const FakeMoment& moment) {
+        if (moment.point != FakePoint::kPrefillOpen || failed->exchange(true)) {
+          return FakeAction::Go();
+        }
+        StayInTheQueue();
+        return FakeAction::Fail(
+            MakeError(absl::StatusCode::kResourceExhausted, {.reason = Reason::kFull}, "scripted"));
+      };
+    });
+  }
+  AddDecode();
+  StartRouter();
+  const Answer answer = Generate(Request("wait", 3));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_TRUE(*failed);
+  EXPECT_EQ(answer.final->attempts(), 1);
+  EXPECT_GE(answer.final->timings().queue_ms(), base::Milliseconds(kWait));
 }
 
 INSTANTIATE_TEST_SUITE_P(Attempts, QueueTimeTest,

@@ -62,6 +62,7 @@ class RandomGuide final : public SequenceGuide {
   void Prepare() override {}
   bool holds_up() const override { return false; }
   bool knows_forced() const override { return true; }
+  bool took_long() const override { return false; }
   ForcedRun Forced() override {
     const bool whole = Ahead();
     return {.ids = std::span<const TokenId>(ahead_).subspan(taken_.size()), .whole = whole};

@@ -149,8 +149,6 @@ TEST(EnginePredictorTest, EndsThatAreIgnoredAreLearntAndScored) {
   }
 }
 
-// The estimates of a request do not depend on what ran beside it, on preemption or on the engine's
-// way of planning.
 // A word that was asked for, or what is drawn behind a prompt that is to be scored.
 TEST(EnginePredictorTest, NothingIsLearntOfRequestsForOneToken) {
   const auto predictor = PredictorOf("learnt");
@@ -164,6 +162,8 @@ TEST(EnginePredictorTest, NothingIsLearntOfRequestsForOneToken) {
   EXPECT_EQ(predictor->survival().ends(), 1u);
 }
 
+// The estimates of a request do not depend on what ran beside it, on preemption or on the engine's
+// way of planning.
 TEST(EnginePredictorTest, EstimatesAreThoseOfTheRequestAlone) {
   const auto busy = PredictorOf("gru"), overlapped = PredictorOf("gru");
   const ManyRequests one = RunAll(busy.get(), false), two = RunAll(overlapped.get(), true);

@@ -175,9 +175,23 @@ TEST_F(SchedulerGuideTest, APlanWaitsForTheFirstWorkOfOneSlowGuide) {
     EXPECT_EQ(known(), plan);
     EXPECT_EQ(TokensOf(free).size(), static_cast<size_t>(plan));
   }
-  for (const auto& guide : guides) guide->SetHoldsUp(false);
   StepAll();
   ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerGuideTest, ChunksThatDrawNothingWaitForNoGuide) {
+  options_.max_prefill_tokens = 4;
+  Start(32);
+  const auto guide =
+      std::make_shared<ScriptedGuide>(std::vector<std::vector<TokenId>>(9, {7}), kEos);
+  guide->SlowAtFirst();
+  AddGuided(guide, Spec(kLocal, 10, 5));
+  for (int chunk = 0; chunk < 2; ++chunk) {
+    ASSERT_TRUE(Step());
+    EXPECT_FALSE(guide->knows_forced()) << chunk;
+  }
+  ASSERT_TRUE(Step());
+  EXPECT_TRUE(guide->knows_forced());
 }
 
 TEST_F(SchedulerGuideTest, NoStepWaitsForASlowGuideBehindOneThatIsOut) {
