@@ -1,6 +1,7 @@
 #include "common/formats/quantization_config.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,9 @@ namespace {
 
 using Format = QuantizationConfig::Format;
 
-constexpr char kKey[] = "quantization_config";
+// The names of the description in a config.json, of which the first one that stands there holds.
+// Checkpoints of compressed-tensors had the second one at first.
+constexpr const char* kKeys[] = {"quantization_config", "compression_config"};
 constexpr char kKnown[] =
     "\"compressed-tensors\" (integers of 4 or 8 bits, or e4m3), \"gptq\" (4 or 8 bits), \"awq\" (4 "
     "bits) or \"fp8\" (e4m3): take such a checkpoint, or one that is not quantized";
@@ -172,10 +175,11 @@ std::string MethodName(Format format) {
 absl::StatusOr<std::optional<QuantizationConfig>> ReadQuantizationConfig(const nlohmann::json& json,
                                                                          const std::string& where) {
   JsonReader reader(json, where);
-  const nlohmann::json* object = reader.Object(kKey);
+  const auto key = std::ranges::find_if(kKeys, [&](const char* name) { return reader.Has(name); });
+  if (key == std::end(kKeys)) return std::nullopt;
+  const nlohmann::json* object = reader.Object(*key);
   BATON_RETURN_IF_ERROR(reader.status());
-  if (object == nullptr) return std::nullopt;
-  JsonReader quantization(*object, absl::StrCat(where, " ", kKey));
+  JsonReader quantization(*object, absl::StrCat(where, " ", *key));
   BATON_ASSIGN_OR_RETURN(QuantizationConfig config, ReadMethod(quantization, *object));
   ReadKvScheme(quantization, *object, config);
   BATON_RETURN_IF_ERROR(quantization.status());

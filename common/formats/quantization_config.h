@@ -77,9 +77,10 @@ struct QuantizationConfig {
 // As quant_method spells it: "compressed-tensors", "gptq", "awq" or "fp8"; or "GGUF".
 std::string MethodName(QuantizationConfig::Format format);
 
-// Reads "quantization_config" of `json`, which is a config.json that `where` names in messages.
-// Empty where there is none. INVALID_ARGUMENT, saying what is known, for any other method, number
-// of bits, group or format.
+// Reads "quantization_config" of `json`, or "compression_config" where there is no such, as the key
+// was called at first. `json` is a config.json that `where` names in messages. Empty where there is
+// neither. INVALID_ARGUMENT, saying what is known, for any other method, number of bits, group or
+// format.
 absl::StatusOr<std::optional<QuantizationConfig>> ReadQuantizationConfig(const nlohmann::json& json,
                                                                          const std::string& where);
 

@@ -29,7 +29,9 @@ void CheckGeneration(const worker_pb::Generation& message) {
     if (!Accepted(CheckSpec(*spec, kWorkerLimits))) continue;
     const int64_t tokens = ResolveMaxTokens(*spec, kWorkerLimits);
     BATON_CHECK(tokens > std::ssize(spec->generated)) << tokens;
-    BATON_CHECK(std::ssize(spec->prompt) + tokens <= kWorkerLimits.max_model_len) << tokens;
+    // A prefill draws one token, whatever the request may have elsewhere.
+    const int64_t drawn = kind == SequenceKind::kPrefill ? std::ssize(spec->generated) + 1 : tokens;
+    BATON_CHECK(std::ssize(spec->prompt) + drawn <= kWorkerLimits.max_model_len) << drawn;
   }
 }
 

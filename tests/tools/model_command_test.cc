@@ -20,6 +20,13 @@ class ModelCommand : public ::testing::Test {
     std::ofstream(folder_ + "/config.json") << json;
   }
 
+  static void RenameInConfig(const std::string& folder, const char* from, const char* to) {
+    nlohmann::json config = nlohmann::json::parse(std::ifstream(folder + "/config.json"));
+    config[to] = config[from];
+    config.erase(from);
+    std::ofstream(folder + "/config.json") << config;
+  }
+
   const ScratchFolder scratch_;
   const std::string folder_ = scratch_ / "model";
 };
@@ -160,6 +167,8 @@ TEST_F(ModelCommand, QuantizeWritesAModelWhoseErrorsInspectTellsAgain) {
   const double error = json["relative_errors"]["model.layers.1.mlp.up_proj.weight"];
   EXPECT_GT(error, 0.03);
   EXPECT_LT(error, 0.12);
+  EXPECT_THAT(RunTool({"model", "inspect", out}).out, HasSubstr("stored as w4g64"));
+  RenameInConfig(out, "quantization_config", "compression_config");
   EXPECT_THAT(RunTool({"model", "inspect", out}).out, HasSubstr("stored as w4g64"));
 
   const ToolRun worse = RunTool({"model", "quantize", folder_, scratch_ / "rtn", "--group", "64",

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr base::Duration kPollStep = milliseconds(50);
 constexpr base::Duration kStableAfter = std::chrono::seconds(30);  // a life that ends the back-off
-constexpr base::Duration kKillGrace = std::chrono::seconds(5);  // beyond the drain timeout
+constexpr base::Duration kKillGrace = std::chrono::seconds(5);     // beyond the drain timeout
 constexpr int kSignals = 128;  // what ChildProcess::Reap adds to a signal
 
 sigset_t HandledSignals() {

@@ -22,7 +22,7 @@ constexpr std::string_view kDefaultWords =
 
 const std::vector<GgufPreTokenizer>& Known() {
   static const auto* const known = new std::vector<GgufPreTokenizer>{
-      {.names = {"llama-bpe", "llama3", "llama-v3"},
+      {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral"},
        .patterns = {kLlama3},
        .ignore_merges = true,
        .adds_bos = true},

@@ -5,14 +5,21 @@
 //! `//` by a negative number give another result, a slice that goes backwards to an end has an
 //! element more, and `and` of constants gives False where the first is false. Strings that name a
 //! character (`\N{BULLET}`) are refused, and the halves of a character are joined (`\ud83d\ude00`).
-//! Nothing bounds the memory of what a template keeps in variables, nor how deep it is.
+//!
+//! What a filter or a method makes at once is bounded (jinja_sizes.rs), and so is what a template
+//! writes. minijinja has no hook for operators, slices, captures and calls. So nothing bounds a text
+//! that `~` or `+` doubles in a loop, a list of 10^11 elements that `*` made where `~` joins it, a
+//! slice takes it backwards or `f(*list)` hands it on, what `{% set %}` of a block, a macro or
+//! `{% call %}` writes, all that a template keeps in variables together, nor how deep it is. A
+//! template that does so can still take all memory, and end the process.
 
 use minijinja::machinery::WhitespaceConfig;
 use minijinja::value::{from_args, Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Template};
 
-use crate::jinja_bounds::{check_source, BoundedText};
+use crate::jinja_bounds::{check_source, BoundedText, MAX_TEXT_BYTES};
 use crate::jinja_literals::decode_literals;
+use crate::jinja_sizes;
 use crate::python_json;
 use crate::python_text;
 use crate::strftime;
@@ -39,13 +46,14 @@ pub fn environment() -> Environment<'static> {
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
     environment.add_filter("tojson", tojson);
-    environment.add_filter("string", python_text::to_text);
-    environment.add_filter("indent", python_text::indent);
     environment.add_filter("round", python_text::round);
     environment.add_test("sequence", is_sequence);
     environment.add_test("iterable", is_iterable);
     environment.add_filter("length", length);
     environment.add_filter("count", length);
+    jinja_sizes::bound_filters(&mut environment);
+    // jinja2 has no such function. It prints all that there is, whatever its size.
+    environment.remove_global("debug");
     environment
 }
 
@@ -151,13 +159,20 @@ fn tojson(value: Value, arguments: minijinja::value::Rest<Value>) -> Result<Valu
         sort_keys: is_true(option(3, "sort_keys")?),
     };
     options.assert_all_used()?;
+    jinja_sizes::check_size("tojson", &value)?;
     let json = serde_json::to_value(&value)
         .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
-    Ok(Value::from(python_json::dumps(&json, &style)))
+    let text = python_json::dumps(&json, &style, MAX_TEXT_BYTES);
+    text.map(Value::from).ok_or_else(|| jinja_sizes::too_large("tojson"))
 }
 
 fn indent_text(value: Value) -> Result<String, Error> {
     match value.as_str() {
+        Some(text) if text.len() > jinja_sizes::MAX_COUNT => Err(jinja_sizes::refuse(format!(
+            "tojson is given an indent of {} bytes; at most {} are taken",
+            text.len(),
+            jinja_sizes::MAX_COUNT
+        ))),
         Some(text) => Ok(text.to_string()),
         None => Ok(" ".repeat(usize::try_from(value)?.min(64))),
     }

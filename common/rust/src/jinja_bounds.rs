@@ -14,7 +14,7 @@ const MAX_TAG_TOKENS: usize = 2000;
 const MAX_ELIFS: usize = 1000;
 
 /// A prompt of a million tokens has about four megabytes.
-const MAX_TEXT_BYTES: usize = 64 << 20;
+pub const MAX_TEXT_BYTES: usize = 64 << 20;
 
 /// Why `source` is refused before it is parsed.
 pub fn check_source(source: &str, whitespace: WhitespaceConfig) -> Result<(), String> {

@@ -10,20 +10,23 @@ pub struct Style {
     pub sort_keys: bool,
 }
 
-pub fn dumps(value: &Value, style: &Style) -> String {
+/// None where the text would have many more than `most` bytes.
+pub fn dumps(value: &Value, style: &Style, most: usize) -> Option<String> {
     let separators = style.separators.clone().unwrap_or_else(|| {
         let item = if style.indent.is_some() { "," } else { ", " };
         (item.to_string(), ": ".to_string())
     });
-    let mut writer = Writer { style, item: separators.0, key: separators.1, out: String::new() };
+    let (item, key) = separators;
+    let mut writer = Writer { style, item, key, most, out: String::new() };
     writer.value(value, 0);
-    writer.out
+    (writer.out.len() <= most).then_some(writer.out)
 }
 
 struct Writer<'a> {
     style: &'a Style,
     item: String,
     key: String,
+    most: usize, // bytes of `out`, after which no more elements are written
     out: String,
 }
 
@@ -64,6 +67,9 @@ impl Writer<'_> {
     ) {
         self.out.push(open);
         for index in 0..count {
+            if self.out.len() > self.most {
+                return;
+            }
             if index > 0 {
                 let item = self.item.clone();
                 self.out.push_str(&item);

@@ -3,6 +3,7 @@
 use minijinja::value::{from_args, Kwargs, Rest, Value, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State};
 
+use crate::jinja_sizes;
 use crate::python_json::float_text;
 use crate::python_search;
 
@@ -10,6 +11,7 @@ use crate::python_search;
 pub fn print(out: &mut Output, state: &State, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => {
+            jinja_sizes::check_size("a list or an object", value)?;
             out.write_str(&repr(value)?)?;
             Ok(())
         }
@@ -88,6 +90,7 @@ pub fn call_method(
     let Some(text) = value.as_str() else {
         return minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args);
     };
+    jinja_sizes::check_method(text, method, args)?;
     let triple = |left: &str, middle: &str, right: &str| {
         Value::from([left, middle, right].map(str::to_string).to_vec())
     };
@@ -155,7 +158,7 @@ pub fn indent(
     first: Option<bool>,
     blank: Option<bool>,
 ) -> String {
-    let indention = " ".repeat(width.unwrap_or(4).min(256));
+    let indention = " ".repeat(indent_width(width));
     let mut lines = text.split('\n');
     let mut indented = if first.unwrap_or(false) { indention.clone() } else { String::new() };
     indented.push_str(lines.next().unwrap_or_default());
@@ -167,6 +170,10 @@ pub fn indent(
         indented.push_str(line);
     }
     indented
+}
+
+pub fn indent_width(given: Option<usize>) -> usize {
+    given.unwrap_or(4).min(256)
 }
 
 /// The filter `round` of jinja2: halves go to the even neighbour, integers stay integers.

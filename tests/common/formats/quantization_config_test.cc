@@ -97,6 +97,30 @@ TEST(QuantizationConfigTest, IsAbsentWhereNoneIsNamed) {
       ReadQuantizationConfig({{"quantization_config", nullptr}}, "config.json")->has_value());
 }
 
+TEST(QuantizationConfigTest, TakesTheEarlierNameOfTheKeyWhereTheLaterIsAbsent) {
+  const json earlier = {{"compression_config", CompressedTensors()}};
+  for (const json& config :
+       {earlier,
+        json{{"compression_config", CompressedTensors()}, {"quantization_config", nullptr}},
+        json{{"compression_config", Awq()}, {"quantization_config", CompressedTensors()}}}) {
+    const auto read = ReadQuantizationConfig(config, "config.json");
+    ASSERT_TRUE(read.ok() && read->has_value()) << read.status() << config;
+    EXPECT_EQ((*read)->name(), "w4g128");
+  }
+  EXPECT_FALSE(
+      ReadQuantizationConfig({{"compression_config", nullptr}}, "config.json")->has_value());
+
+  json wrong = CompressedTensors();
+  wrong["format"] = "marlin-24";
+  for (const char* key : {"compression_config", "quantization_config"}) {
+    for (const json& value : {wrong, json("w4")}) {
+      const auto read = ReadQuantizationConfig({{key, value}}, "config.json");
+      EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument) << value;
+      EXPECT_THAT(std::string(read.status().message()), HasSubstr(key));
+    }
+  }
+}
+
 TEST(QuantizationConfigTest, ReadsCompressedTensors) {
   json config = CompressedTensors();
   EXPECT_EQ(Read(config).format, Format::kPackQuantized);

@@ -290,61 +290,6 @@ TEST(ChatTemplate, RefusesWithTheTemplatesOwnWords) {
   EXPECT_EQ(Message(status), "Conversation roles must alternate");
 }
 
-TEST(ChatTemplate, BoundsTheWorkOfOneRender) {
-  const absl::Status status =
-      Render("{% for i in range(9999) %}{% for j in range(9999) %}{{ i }}{% endfor %}{% endfor %}")
-          .status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("steps"));
-}
-
-TEST(ChatTemplate, RefusesRunawayRecursionAndHugeStrings) {
-  EXPECT_FALSE(Render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").ok());
-  EXPECT_FALSE(Render("{{ 'x' * 999999999999 }}").ok());
-}
-
-std::string Repeat(std::string_view text, int count) {
-  std::string repeated;
-  for (int i = 0; i < count; ++i) repeated += text;
-  return repeated;
-}
-
-TEST(ChatTemplate, RefusesChainsThatNoStackHolds) {
-  constexpr int kDeep = 50'000;
-  for (const std::string& source :
-       {"{{ " + Repeat("not ", kDeep) + "1 }}", "{{ " + Repeat("-", kDeep) + "1 }}",
-        "{{ 1" + Repeat("+1", kDeep) + " }}", "{{ 1" + Repeat("|string", kDeep) + " }}",
-        "{{ a" + Repeat(".b", kDeep) + " }}", "{% set a = 1" + Repeat("+1", kDeep) + " %}",
-        "\n{% raw %}{{ '{% endraw %}{{ 1" + Repeat(" and 1", kDeep) + " }}"}) {
-    const absl::Status status = ChatTemplate::FromSource(source, "", "").status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(Message(status), HasSubstr("has more than 2000 names, values and operators"))
-        << source.substr(0, 30);
-  }
-  const std::string elifs = "{% if 0 %}" + Repeat("{% elif 0 %}", kDeep) + "{% endif %}";
-  EXPECT_THAT(Message(ChatTemplate::FromSource(elifs, "", "").status()),
-              HasSubstr("more than 1000 elif"));
-}
-
-TEST(ChatTemplate, TakesLongTagsAndManyElifs) {
-  EXPECT_EQ(Render("{{ 1" + Repeat("+1", 900) + " }}").value(), "901");
-  EXPECT_EQ(Render("{{ 1" + Repeat("|string", 900) + " }}" + Repeat("{{ 'elif' }}", 1001)).value(),
-            "1" + Repeat("elif", 1001));
-  EXPECT_EQ(Render("{% if 0 %}" + Repeat("{% elif 0 %}", 999) + "{% elif 1 %}x{% endif %}").value(),
-            "x");
-}
-
-TEST(ChatTemplate, BoundsItsSourceAndWhatItWrites) {
-  const std::string large(size_t{1} << 20, 'x');
-  EXPECT_EQ(Render(large).value(), large);
-  EXPECT_THAT(Message(ChatTemplate::FromSource(large + "x", "", "").status()),
-              HasSubstr("1048577 bytes; at most 1048576"));
-  const absl::Status status =
-      Render("{% for i in range(100) %}{{ 'x' * 1000000 }}{% endfor %}").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(Message(status), HasSubstr("writes more than 67108864 bytes"));
-}
-
 TEST(ChatTemplate, RefusesTextThatIsNotUtf8AndVariablesThatAreNotAnObject) {
   const auto compiled = Compile("{{ messages[0].content }}");
   ASSERT_NE(compiled, nullptr);

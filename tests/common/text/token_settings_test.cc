@@ -201,6 +201,83 @@ TEST_F(TokenSettingsTest, ThePrefixSpaceIsLookedForInNormalizersToo) {
   EXPECT_TRUE(LoadTokenizer(dir_.path()).ok());
 }
 
+TEST_F(TokenSettingsTest, ATokenizerThatSaysNothingOfASpacePutsNoneForALlama) {
+  Json tokenizer =
+      Json::parse(ReadFile(SourcePath("tests/golden/text/tokenizers/llama2_style.json")));
+  const Json replace = tokenizer["normalizer"]["normalizers"][1];
+  for (const Json& normalizer :
+       {replace, Json{{"type", "Sequence"}, {"normalizers", {replace}}}, Json(nullptr)}) {
+    tokenizer["normalizer"] = normalizer;
+    Write("tokenizer.json", tokenizer);
+    for (const char* name : {"LlamaTokenizer", "LlamaTokenizerFast", "CodeLlamaTokenizer"}) {
+      Write("tokenizer_config.json", {{"tokenizer_class", name}, {"add_prefix_space", true}});
+      EXPECT_THAT(Refusal(), AllOf(HasSubstr("add_prefix_space is true"), HasSubstr("does not put"),
+                                   HasSubstr("\"add_prefix_space\": false")))
+          << name;
+      for (const Json& absent : {Json{{"tokenizer_class", name}},
+                                 Json{{"tokenizer_class", name}, {"add_prefix_space", nullptr}}}) {
+        Write("tokenizer_config.json", absent);
+        EXPECT_THAT(Refusal(), AllOf(HasSubstr("add_prefix_space is absent, which is true to"),
+                                     HasSubstr("LlamaTokenizer"), HasSubstr("does not put")))
+            << name;
+      }
+      Write("tokenizer_config.json", {{"tokenizer_class", name}, {"add_prefix_space", false}});
+      EXPECT_TRUE(LoadTokenizer(dir_.path()).ok()) << name;
+    }
+    Write("tokenizer_config.json", {{"tokenizer_class", "PreTrainedTokenizerFast"}});
+    EXPECT_TRUE(LoadTokenizer(dir_.path()).ok());
+  }
+}
+
+TEST_F(TokenSettingsTest, ALlamaWithoutAddPrefixSpaceIsTakenWhereItsTokenizerPutsOne) {
+  const Json style =
+      Json::parse(ReadFile(SourcePath("tests/golden/text/tokenizers/llama2_style.json")));
+  const auto metaspace = [&](const char* scheme) {
+    Json tokenizer = style;
+    tokenizer["normalizer"] = nullptr;
+    tokenizer["pre_tokenizer"] = {
+        {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", scheme}, {"split", false}};
+    return tokenizer;
+  };
+  for (const Json& settings :
+       {Json{{"tokenizer_class", "LlamaTokenizer"}},
+        Json{{"tokenizer_class", "LlamaTokenizerFast"}},
+        Json{{"tokenizer_class", "CodeLlamaTokenizer"}, {"add_prefix_space", nullptr}}}) {
+    Write("tokenizer_config.json", settings);
+    for (const Json& tokenizer : {style, metaspace("first"), metaspace("always")}) {
+      Write("tokenizer.json", tokenizer);
+      EXPECT_TRUE(LoadTokenizer(dir_.path()).ok()) << settings;
+    }
+    Write("tokenizer.json", metaspace("never"));
+    EXPECT_THAT(Refusal(), HasSubstr("add_prefix_space is absent"));
+  }
+  // A tokenizer of bytes is read as it is, as Llama 3 has one.
+  Write("tokenizer.json", GoldenTokenizer());
+  for (const char* name : {"LlamaTokenizer", "LlamaTokenizerFast", "PreTrainedTokenizerFast"}) {
+    Write("tokenizer_config.json", {{"tokenizer_class", name}});
+    EXPECT_TRUE(LoadTokenizer(dir_.path()).ok()) << name;
+  }
+}
+
+// Where transformers 5 makes the pre-tokenizer of a LlamaTokenizer anew, "legacy" says whether it
+// does so. Baton does, whatever "legacy" says, as llama.cpp and transformers 4 do.
+TEST_F(TokenSettingsTest, TextBehindASpecialTokenGetsTheSpaceThatTokenizerJsonPuts) {
+  Write("tokenizer.json",
+        Json::parse(ReadFile(SourcePath("tests/golden/text/tokenizers/llama2_style.json"))));
+  for (const Json& settings : {Json{{"tokenizer_class", "LlamaTokenizer"}},
+                               Json{{"tokenizer_class", "LlamaTokenizer"}, {"legacy", false}},
+                               Json{{"tokenizer_class", "LlamaTokenizer"}, {"legacy", true}}}) {
+    Write("tokenizer_config.json", settings);
+    const auto tokenizer = LoadTokenizer(dir_.path());
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    const auto ids = (*tokenizer)->Encode("the</s>\ncat", false);
+    ASSERT_TRUE(ids.ok()) << ids.status();
+    std::vector<std::string> texts;
+    for (const TokenId id : *ids) texts.emplace_back((*tokenizer)->TokenText(id));
+    EXPECT_THAT(texts, ElementsAre("▁the", "</s>", "▁", "\n", "c", "a", "t")) << settings;
+  }
+}
+
 TEST_F(TokenSettingsTest, TheClassDependsOnTheFamily) {
   Write("tokenizer.json", GoldenTokenizer());
   Write("tokenizer_config.json",

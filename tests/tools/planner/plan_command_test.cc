@@ -230,18 +230,20 @@ TEST_F(PlanCommandTest, RefusesWhatItWouldNotFollow) {
 }
 
 TEST_F(PlanCommandTest, RefusesToQuantizeSmallIntegersAgain) {
-  nlohmann::json config = nlohmann::json::parse(kConfig);
-  config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}};
-  File("config.json", config.dump());
-  const Arguments asked = {"--rate",          "4",      "--input-tokens", "200:400",
-                           "--output-tokens", "50:100", "--slo",          "ttft=1s"};
-  EXPECT_EQ(Plan(asked).exit, 0);
-  Arguments again = asked;
-  again.insert(again.end(), {"--quantization", "fp8"});
-  const ToolRun run = Plan(again);
-  EXPECT_EQ(run.exit, 2) << run.out;
-  EXPECT_THAT(run.err, AllOf(HasSubstr("--quantization fp8 with a checkpoint whose weights are"),
-                             HasSubstr("w4g128 of awq")));
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    nlohmann::json config = nlohmann::json::parse(kConfig);
+    config[key] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 128}};
+    File("config.json", config.dump());
+    const Arguments asked = {"--rate",          "4",      "--input-tokens", "200:400",
+                             "--output-tokens", "50:100", "--slo",          "ttft=1s"};
+    EXPECT_EQ(Plan(asked).exit, 0);
+    Arguments again = asked;
+    again.insert(again.end(), {"--quantization", "fp8"});
+    const ToolRun run = Plan(again);
+    EXPECT_EQ(run.exit, 2) << run.out;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("--quantization fp8 with a checkpoint whose weights are"),
+                               HasSubstr("w4g128 of awq")));
+  }
 }
 
 TEST_F(PlanCommandTest, RefusesWhatItCannotAnswer) {
