@@ -1,6 +1,7 @@
 // Settings from the command line, which CLI11 reads, and from the environment.
 #include <algorithm>
 #include <cctype>
+#include <stdexcept>
 #include <utility>
 
 #include "CLI/CLI.hpp"
@@ -81,6 +82,11 @@ void FlagSet::ReadCommandLine(const std::vector<std::string>& arguments, RawValu
     return;
   } catch (const CLI::ParseError& error) {
     errors->Add(UsageError("cannot read the command line", error.what(), program_ + " --help"));
+    return;
+  } catch (const std::out_of_range&) {
+    // CLI11 turns a number behind a negated switch round, and does not say whose was too large.
+    errors->Add(UsageError("found a number too large behind a switch --no-NAME",
+                           "expected the switch alone", "--no-NAME, or --NAME=false"));
     return;
   }
   help_asked_ = help->count() > 0;

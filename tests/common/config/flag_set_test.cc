@@ -223,6 +223,12 @@ TEST_F(FlagSetTest, AFlagWithoutItsValueIsNamed) {
   EXPECT_THAT(stop_, ElementsAre(""));
 }
 
+TEST_F(FlagSetTest, ANumberBehindANegatedSwitchMayBeTooLarge) {
+  EXPECT_EQ(Error({"dir", "--no-cache=5555555555555555555555555555555555"}),
+            "found a number too large behind a switch --no-NAME: expected the switch alone. Try: "
+            "--no-NAME, or --NAME=false");
+}
+
 TEST_F(FlagSetTest, NothingIsNearAFlagOfOneLetter) {
   EXPECT_THAT(Error({"dir", "-p", "x"}),
               AllOf(HasSubstr("unknown flag -p"), HasSubstr("Try: baton-test --help all")));
