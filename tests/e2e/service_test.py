@@ -1,15 +1,11 @@
 """The service as a user meets it: answers, refusals, pages, the README's call."""
 
 import json
-import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
-import threading
-import time
 import unittest
 import urllib.error
 
@@ -292,65 +288,6 @@ class StartTest(unittest.TestCase):
                                 "--kv-cache-memory", "16MiB")
             self.assertEqual(result.returncode, 5, result.stderr)
             self.assertIn(port, result.stderr)
-
-    def test_drain_lets_a_stream_finish(self):
-        with Cluster() as cluster:
-            stream = client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
-                "stop": {"maxTokens": 300, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}})
-            next(stream)
-            events = [next(stream)]
-            codes = []
-            ender = threading.Thread(target=lambda: codes.append(cluster.router.terminate()))
-            ender.start()
-            events += list(stream)
-            ender.join()
-            self.assertEqual(codes, [0])
-            self.assertEqual(sum(len(e.delta.token_ids) for e in events), 300)
-
-    def test_who_gets_sigterm_twice_at_once_drains_all_the_same(self):
-        for role in "decode", "router":
-            with self.subTest(role):
-                while not self.drained_by_two_signals(role):
-                    pass  # this machine was too slow to send them at once
-
-    def drained_by_two_signals(self, role):
-        """Whether both came so soon that they count as one; then the drain must have ended as after one."""
-        with Cluster(prefill=0) as cluster:
-            stream = client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
-                "stop": {"maxTokens": 1000, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}})
-            next(stream)
-            events = [next(stream)]
-            process = {"decode": cluster.decode[0], "router": cluster.router}[role]
-            begin = time.monotonic()
-            os.kill(process.pid, signal.SIGTERM)
-            time.sleep(0.01)  # for the first one to be taken
-            os.kill(process.pid, signal.SIGTERM)
-            if time.monotonic() - begin > 0.09:
-                return False
-            events += list(stream)
-            wait_until(lambda: not process.running(), "the end of the drain")
-            self.assertEqual(process.exit_code(), 0, process.tail())
-            self.assertEqual(sum(len(e.delta.token_ids) for e in events), 1000)
-            self.assertEqual(events[-1].final.attempts, 1)
-            return True
-
-    def test_a_step_that_hangs_ends_its_worker_whether_it_drains_or_not(self):
-        with Cluster(decode=2, prefill=0, decode_flags=["--enable-failpoints", "--drain-timeout", "1s"],
-                     worker_environment={"BATON_FAILPOINT": "stepping@3:delay_ms=3600000"}) as cluster:
-            streams = [client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
-                "stop": {"maxTokens": 300, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}}) for _ in cluster.decode]
-            for stream in streams:  # each at a worker of its own
-                next(stream)
-            drained, other = cluster.decode
-            for worker in cluster.decode:
-                wait_until(lambda: "failpoint stepping hit" in worker.tail(), "the step that hangs")
-            self.assertEqual(drained.terminate(), 4, drained.tail())
-            self.assertIn("drained", drained.tail())
-            self.assertIn("the engine stopped", drained.tail())
-            wait_until(lambda: not other.running(), "the end of the worker that did not drain")
-            self.assertEqual(other.exit_code(), 4, other.tail())
-            # What an alert goes by: nobody scrapes the worker in its last second.
-            self.assertGreaterEqual(cluster.router.metrics().sum("baton_attempts_total", outcome="device_fault"), 1)
 
     def test_versions_and_metrics_list(self):
         version = json.loads(self.start("baton", "version", "--json").stdout)
