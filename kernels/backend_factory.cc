@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   if (options.device == Device::kCpu) return CpuBackend::Create(options);
   return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective,
                                             /*exact_inputs=*/options.isa == "exact",
-                                            /*rounds_weights=*/options.isa == "avx512_bf16");
+                                            /*in_pairs=*/options.isa == "avx512_bf16");
 }
 
 void ConnectGroupsWhenMade() { setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0); }

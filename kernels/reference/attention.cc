@@ -73,7 +73,7 @@ void WeighRounded(int32_t begin, double highest, std::span<double> scores) {
 
 void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int layer, int kv_head,
                const AttentionShape& shape, int32_t position, std::span<const float> query,
-               bool rounds_weights, std::span<double> out) {
+               bool in_pairs, std::span<double> out) {
   const int32_t begin =
       shape.sliding_window > 0 ? std::max(0, position - shape.sliding_window + 1) : 0;
   std::vector<float> row(static_cast<size_t>(shape.head_dim));
@@ -85,7 +85,7 @@ void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int laye
     scores[t - begin] = dot * shape.scale * shape.k_scale;
   }
   const double highest = *std::max_element(scores.begin(), scores.end());
-  if (rounds_weights) {
+  if (in_pairs) {
     WeighRounded(begin, highest, scores);
   } else {
     for (double& score : scores) score = std::exp(score - highest);
@@ -94,7 +94,10 @@ void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int laye
   std::fill(out.begin(), out.end(), 0.0);
   for (int32_t t = begin; t <= position; ++t) {
     LoadKv(sequence, kv, layer, 1, kv_head, t, row);
-    for (int d = 0; d < shape.head_dim; ++d) out[d] += scores[t - begin] / total * row[d];
+    for (int d = 0; d < shape.head_dim; ++d) {
+      const float value = in_pairs ? FloatFromBf16(Bf16FromFloat(row[d])) : row[d];
+      out[d] += scores[t - begin] / total * value;
+    }
   }
   for (double& value : out) value *= shape.v_scale;
 }
@@ -128,7 +131,7 @@ void RopeAndStoreKv(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int
 }
 
 void PagedAttention(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int layer,
-                    const AttentionShape& shape, bool rounds_weights, Matrix out) {
+                    const AttentionShape& shape, bool in_pairs, Matrix out) {
   const int group = shape.q_heads / shape.kv_heads;
   std::vector<float> query(shape.head_dim);
   std::vector<double> result(shape.head_dim);
@@ -137,8 +140,8 @@ void PagedAttention(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int
          ++row) {
       for (int h = 0; h < shape.q_heads; ++h) {
         LoadHead(qkv, row, int64_t{h} * shape.head_dim, query);
-        AttendOne(sequence, kv, layer, h / group, shape, layout.positions[row], query,
-                  rounds_weights, result);
+        AttendOne(sequence, kv, layer, h / group, shape, layout.positions[row], query, in_pairs,
+                  result);
         for (int d = 0; d < shape.head_dim; ++d) {
           StoreElement(out.row(row), out.dtype, int64_t{h} * shape.head_dim + d,
                        static_cast<float>(result[d]));

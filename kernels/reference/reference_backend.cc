@@ -90,13 +90,13 @@ float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast
 }  // namespace
 
 ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective, bool exact_inputs,
-                                   bool rounds_weights)
+                                   bool in_pairs)
     : HostBackend({.device = Device::kReference,
                    .isa = "scalar",
                    .matmul = "scalar",
                    .threads = 1,
                    .compute_dtype = compute_dtype,
-                   .attention_version = rounds_weights ? 2 : 1,
+                   .attention_version = in_pairs ? 2 : 1,
                    .ranks = collective != nullptr ? collective->size() : 1,
                    .rounds_inputs = !exact_inputs},
                   collective) {}
@@ -203,9 +203,9 @@ void ReferenceBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShap
 void ReferenceBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape,
                                       Matrix out) {
   check().PagedAttention(qkv, layer, shape, out);
-  const bool rounds_weights = info().attention_version == 2 && qkv.dtype == DType::kBF16 &&
-                              kv().layout.dtype == DType::kBF16;
-  reference::PagedAttention(layout(), kv(), qkv, layer, shape, rounds_weights, out);
+  const bool in_pairs = info().attention_version == 2 && qkv.dtype == DType::kBF16 &&
+                        kv().layout.dtype != DType::kF32;
+  reference::PagedAttention(layout(), kv(), qkv, layer, shape, in_pairs, out);
 }
 
 void ReferenceBackend::SiluMul(Matrix gate_up, Matrix out) {

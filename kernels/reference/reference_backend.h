@@ -10,13 +10,12 @@ namespace baton::kernels {
 // that sum in double and round each result once, to the dtype that the contract names. It is slow.
 // Products by small integers are those of host backends, bit for bit: see QuantizedProduct. With
 // `exact_inputs` they are not, but like all others: what devices that do not round inputs are
-// compared with. With `rounds_weights` attention over bfloat16 rounds its weights as version 2
-// does.
+// compared with. With `in_pairs` attention rounds what version 2 rounds.
 class ReferenceBackend final : public HostBackend {
  public:
   // `collective` is this rank's end of a tensor-parallel group, or null without one.
   explicit ReferenceBackend(DType compute_dtype, Collective* collective = nullptr,
-                            bool exact_inputs = false, bool rounds_weights = false);
+                            bool exact_inputs = false, bool in_pairs = false);
 
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& shard) override;

@@ -39,9 +39,11 @@ class AttentionTest : public testing::TestWithParam<Way> {
       actual.Step(pieces);
       expected.Step(pieces, stored);
     }
-    const double tolerance = layout.quantized()
-                                 ? Tolerance(GetParam().dtype)
-                                 : std::max(Tolerance(GetParam().dtype), Tolerance(layout.dtype));
+    double tolerance = layout.quantized()
+                           ? Tolerance(GetParam().dtype)
+                           : std::max(Tolerance(GetParam().dtype), Tolerance(layout.dtype));
+    // A weight may fall on the other side of a tie as well as a result.
+    if (reference_->info().attention_version == 2) tolerance *= 1.25;
     for (int sequence = 0; sequence < 2; ++sequence) {
       EXPECT_LE(DistanceOf(actual.out(sequence), expected.out(sequence), tolerance), 1);
     }
@@ -252,7 +254,7 @@ void ExpectNothingHidden(Backend& backend, Backend& reference, DType kv) {
 }
 
 TEST_P(AttentionTest, HidesNothingThatIsNoNumber) {
-  for (const DType kv : {DType::kF32, DType::kBF16}) {
+  for (const DType kv : {DType::kF32, DType::kBF16, DType::kInt8, DType::kFp8}) {
     SCOPED_TRACE(Name(kv));
     ExpectNothingHidden(*backend_, *reference_, kv);
   }

@@ -44,7 +44,7 @@ struct PairScratch {
   static constexpr int64_t Width(int64_t dim) { return Padded(dim, 32); }
   static constexpr int64_t Floats(int64_t rows, int64_t dim, int64_t tile) {
     return Padded(rows * dim / 2) + rows * kScoreStride + Padded(dim / 2 * Padded(tile)) +
-           (tile + 1) / 2 * Width(dim);
+           (tile + 1) / 2 * Width(dim) + Padded(tile);
   }
 };
 
@@ -71,7 +71,7 @@ constexpr int32_t LargestTile(int32_t block_size) {
              : block_size;
 }
 
-// What the values that are put together take; they are in bfloat16.
+// What the values that are put together take, of two bytes a number or fewer.
 template <typename Scratch>
 constexpr int64_t GatheredFloats(int64_t dim, int32_t block_size) {
   return GathersValues<Scratch>(block_size) ? kAttentionSplitTokens * dim / 2 : 0;

@@ -112,6 +112,11 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, const uint32_t* from, int64_t stride) {
 template <typename Kv>
 constexpr int kInWord = static_cast<int>(4 / sizeof(Kv));
 
+// How many bytes are fetched while a word is multiplied. Of codes they are twice as many, as of
+// values: they leave time, and a row that ends in its scale is longer than its words.
+template <typename Kv>
+constexpr int64_t kFetchedOfWord = sizeof(Kv) == 1 ? 8 : 4;
+
 // Of as many tokens as D has lanes, whose rows of `dim` elements are `row` elements apart: calls
 // f.operator()<k>(i, words) for each column i + k of words, in order, k from 0 to 3.
 template <class D, typename Kv, typename F>

@@ -8,39 +8,13 @@
 #endif
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 
 #include "kernels/cpu/attention/attention_tile-inl.h"
-#include "kernels/float_convert.h"
+#include "kernels/cpu/attention/kv_elements-inl.h"
 
 #if BATON_CPU_TARGET
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
-
-// Whether a row of the cache ends in a scale of its own, and that scale.
-template <typename Kv>
-constexpr bool kHasScales = std::is_same_v<Kv, int8_t>;
-
-HWY_INLINE float ScaleOf(const int8_t* row, int64_t dim) {
-  float scale;
-  std::memcpy(&scale, row + dim, sizeof(scale));
-  return scale;
-}
-
-// Byte kByte of each word as fp32, a code without its scale.
-template <int kByte, class D>
-HWY_INLINE hn::Vec<hn::RebindToFloat<D>> CodesToFloats(D /*d*/, hn::Vec<D> words,
-                                                       const int8_t* /*type*/) {
-  const hn::RebindToSigned<D> di32;
-  const auto top = hn::BitCast(di32, hn::ShiftLeft<24 - 8 * kByte>(words));
-  return hn::ConvertTo(hn::RebindToFloat<D>(), hn::ShiftRight<24>(top));
-}
-template <int kByte, class D>
-HWY_INLINE hn::Vec<hn::RebindToFloat<D>> CodesToFloats(D d, hn::Vec<D> words,
-                                                       const E4m3* /*type*/) {
-  return FloatsFromE4m3(d, hn::ShiftRight<8 * kByte>(words));
-}
 
 // Calls f.operator()<kIndex>(floats) for the elements of each word, a code without its scale: a
 // word is an fp32 element, a pair of bf16 elements with the even one in its low half, or four codes
@@ -71,18 +45,6 @@ HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t row, i
       hn::StoreU(floats, hn::RebindToFloat<D>(), to + kIndex * stride);
     });
   });
-}
-
-// One element of a tile, a code without its scale.
-template <typename Kv>
-HWY_INLINE float ElementOf(const Kv* from) {
-  if constexpr (std::is_same_v<Kv, uint16_t>) {
-    return FloatFromBf16(*from);
-  } else if constexpr (std::is_same_v<Kv, E4m3>) {
-    return FloatFromE4m3(static_cast<uint8_t>(*from));
-  } else {
-    return static_cast<float>(*from);
-  }
 }
 
 // keys [dim, stride] fp32 from a K tile [tile, dim] with rows `row` elements apart; dim is a
@@ -137,7 +99,7 @@ void ScoreFew(const float* queries, int64_t dim, const Kv* keys, int64_t row, Fl
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) sums[0][r] = sums[1][r] = hn::Zero(kFloat);
   ForEachColumn(WordTag(), keys, dim, row, [&]<int kColumn>(int64_t i, WordVec words) {
-    ahead.Fetch<sizeof(words)>();
+    ahead.Fetch<kFetchedOfWord<Kv> * kLanes>();
     const float* const of_column = queries + i * kInWord<Kv>;
     ForEachElement(WordTag(), words, keys, [&]<int kIndex>(FloatVec key) {
       constexpr int kElement = kColumn * kInWord<Kv> + kIndex;
@@ -360,9 +322,7 @@ class FloatTiles {
     for (int32_t token = 0; token < tokens; token += kLanes) {
       auto scale = hn::Set(kFloat, scale_);
       if constexpr (kHasScales<Kv>) {
-        HWY_ALIGN float scales[kLanes];
-        for (int64_t i = 0; i < kLanes; ++i) scales[i] = ScaleOf(keys + (token + i) * row_, dim_);
-        scale = hn::Mul(scale, hn::Load(kFloat, scales));
+        scale = hn::Mul(scale, ScalesOf(keys + token * row_, row_, dim_));
       }
       ScoreFew<kRows>(queries_ + row * dim_, dim_, keys + token * row_, row_, scale,
                       scores_ + row * kScoreStride + column + token, kScoreStride, ahead);

@@ -263,10 +263,11 @@ void RunTask(const AttentionArgs& args, const AttentionTask& task, float* scratc
 
 #if HWY_TARGET == HWY_AVX3
 void RunTaskInPairs(const AttentionArgs& args, const AttentionTask& task, float* scratch) {
-  if (args.kv.layout.dtype != DType::kBF16 || args.qkv.dtype != DType::kBF16) {
-    return RunTask(args, task, scratch);
-  }
-  AttentionRun<PairTiles>(args, task, {scratch}).Run();
+  const DType kv = args.kv.layout.dtype;
+  if (args.qkv.dtype != DType::kBF16 || kv == DType::kF32) return RunTask(args, task, scratch);
+  ForKvType(kv, [&]<typename Kv>(const Kv* /*type*/) {
+    if constexpr (sizeof(Kv) <= 2) AttentionRun<PairTiles<Kv>>(args, task, {scratch}).Run();
+  });
 }
 #endif
 

@@ -11,8 +11,8 @@
 namespace baton::kernels::cpu {
 
 // What all tasks of a call of Backend::PagedAttention share. Attention computes in fp32, but for
-// one case: with kAvx512Bf16, where queries, keys and values are in bfloat16, it multiplies these
-// in pairs and adds in fp32.
+// one case: with kAvx512Bf16, where queries are in bfloat16 and keys and values in no more bits, it
+// multiplies these in pairs of bfloat16 and adds in fp32.
 //
 // For one query and head the operations and their order depend on the query's position alone: the
 // softmax is taken over splits of 256 tokens counted from position 0, in vectors that begin at

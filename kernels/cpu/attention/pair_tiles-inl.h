@@ -1,5 +1,5 @@
-// Attention in pairs of bfloat16, over keys and values in bfloat16. Compiled once per target: no
-// include guard but a toggle.
+// Attention in pairs of bfloat16, over keys and values in bfloat16 or in codes. Compiled once per
+// target: no include guard but a toggle.
 #if defined(BATON_KERNELS_CPU_ATTENTION_PAIR_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BATON_KERNELS_CPU_ATTENTION_PAIR_TILES_INL_H_
 #undef BATON_KERNELS_CPU_ATTENTION_PAIR_TILES_INL_H_
@@ -7,7 +7,9 @@
 #define BATON_KERNELS_CPU_ATTENTION_PAIR_TILES_INL_H_
 #endif
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "kernels/cpu/attention/attention_tile-inl.h"
@@ -17,21 +19,49 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
+// Calls f.operator()<kIndex>(pairs) for the elements of each word in pairs, codes without their
+// scale: a word is a pair already or four codes. Codes are exact in bfloat16, the upper half of
+// fp32.
+template <class D, typename Kv, typename F>
+HWY_INLINE void ForEachPair(D d, hn::Vec<D> words, const Kv* type, F f) {
+  if constexpr (sizeof(Kv) == 1) {
+    const auto pairs_of = [&](auto first, auto second) {
+      return hn::Or(hn::ShiftRight<16>(hn::BitCast(d, first)), hn::BitCast(d, second));
+    };
+    f.template operator()<0>(
+        pairs_of(CodesToFloats<0>(d, words, type), CodesToFloats<1>(d, words, type)));
+    f.template operator()<1>(
+        pairs_of(CodesToFloats<2>(d, words, type), CodesToFloats<3>(d, words, type)));
+  } else {
+    f.template operator()<0>(words);
+  }
+}
+
+// How many pairs a word becomes.
+template <typename Kv>
+constexpr int kPairsInWord = kInWord<Kv> / 2;
+
 // keys [dim / 2, stride]: transposed rows of a K tile [tile, dim], which lie `row` elements apart;
-// dim is a multiple of 8. Columns from `tile` on are left as they are: their scores are masked.
-inline void TransposePairs(const uint16_t* from, int64_t tile, int64_t dim, int64_t row,
-                           int64_t stride, uint32_t* keys) {
+// dim is a multiple of 8, of codes one of 16. Columns from `tile` on are left as they are: their
+// scores are masked.
+template <typename Kv>
+void TransposePairs(const Kv* from, int64_t tile, int64_t dim, int64_t row, int64_t stride,
+                    uint32_t* keys) {
   const auto transpose = [&](auto d, int64_t token) {
     ForEachColumn(d, from + token * row, dim, row, [&]<int kColumn>(int64_t i, auto words) {
-      hn::StoreU(words, d, keys + (i + kColumn) * stride + token);
+      uint32_t* const to = keys + (i + kColumn) * kPairsInWord<Kv> * stride + token;
+      ForEachPair(d, words, from,
+                  [&]<int kIndex>(auto pairs) { hn::StoreU(pairs, d, to + kIndex * stride); });
     });
   };
   int64_t token = 0;
   for (; token + kLanes <= tile; token += kLanes) transpose(WordTag(), token);
   for (; token + 4 <= tile; token += 4) transpose(hn::FixedTag<uint32_t, 4>(), token);
   for (; token < tile; ++token) {
+    const Kv* const key = from + token * row;
     for (int64_t i = 0; i < dim / 2; ++i) {
-      std::memcpy(keys + i * stride + token, from + token * row + 2 * i, sizeof(*keys));
+      keys[i * stride + token] = std::bit_cast<uint32_t>(ElementOf(key + 2 * i)) >> 16 |
+                                 std::bit_cast<uint32_t>(ElementOf(key + 2 * i + 1));
     }
   }
 }
@@ -66,23 +96,30 @@ struct PairScores {
 // are added in fp32. A dot product is the sum of its even and of its odd pairs, each added in
 // ascending order. Weights are rounded to bfloat16; what they are divided by is the sum of the
 // rounded ones. Values are added by pairs of tokens, counted from the beginning of the split.
+//
+// Of codes, the scale of a key multiplies its score, and a value is rounded after its scale has
+// multiplied it.
+template <typename KvType>
 class PairTiles {
  public:
   using Activation = uint16_t;
-  using Kv = uint16_t;
+  using Kv = KvType;
   using Scratch = PairScratch;
 
   // `row` is from one token of a tile to the next, in elements.
   PairTiles(ScratchCutter& scratch, int64_t rows, const AttentionShape& shape, int64_t row,
             int64_t tile)
-      : scale_(hn::Set(kFloat, shape.scale)),
+      : scale_(shape.scale),
         dim_(shape.head_dim),
         width_(Scratch::Width(dim_)),
         row_(row),
         queries_(reinterpret_cast<uint32_t*>(scratch.Take(rows * dim_ / 2))),
         scores_(scratch.Take(rows * kScoreStride)),
         keys_(reinterpret_cast<uint32_t*>(scratch.Take(dim_ / 2 * Padded(tile)))),
-        values_(reinterpret_cast<uint32_t*>(scratch.Take((tile + 1) / 2 * width_))) {}
+        values_(reinterpret_cast<uint32_t*>(scratch.Take((tile + 1) / 2 * width_))),
+        key_scales_(scratch.Take(tile)) {
+    std::fill_n(key_scales_, Padded(tile), scale_);
+  }
 
   void LoadQuery(int32_t row, const Activation* from) {
     std::memcpy(queries_ + row * dim_ / 2, from, static_cast<size_t>(dim_) * sizeof(*from));
@@ -98,11 +135,16 @@ class PairTiles {
     }
     const int64_t stride = Padded(tokens);
     TransposePairs(keys, tokens, dim_, row_, stride, keys_);
+    if constexpr (kHasScales<Kv>) {
+      for (int32_t token = 0; token < tokens; ++token) {
+        key_scales_[token] = scale_ * ScaleOf(keys + token * row_, dim_);
+      }
+    }
     for (int64_t token = 0; token < stride; token += kLanes) {
       int32_t row = rows.begin;
       const auto run = [&]<int kRows>() {
         for (; row + kRows <= rows.end; row += kRows) {
-          ScoreTransposed<kRows>(row, keys_ + token, stride, column + token, ahead);
+          ScoreTransposed<kRows>(row, token, stride, column, ahead);
         }
       };
       run.template operator()<8>();
@@ -146,7 +188,7 @@ class PairTiles {
   void AddValues(RowRange rows, Positions seen, int32_t column, float* outs, ReadAhead& ahead) {
     const auto* weights = reinterpret_cast<const uint32_t*>(scores_) + column / 2;
     if (stored_ != nullptr) {
-      AddPairsRows(weights, StoredValues{stored_, row_, dim_}, dim_, outs, width_, rows, seen,
+      AddPairsRows(weights, StoredValues<Kv>{stored_, row_, dim_}, dim_, outs, width_, rows, seen,
                    ahead);
     } else {
       AddPairsRows(weights, PairedValues{values_, width_}, dim_, outs, width_, rows, seen, ahead);
@@ -197,30 +239,32 @@ class PairTiles {
     return FloatVec{_mm512_scalef_ps(value.raw, whole.raw)};
   }
 
-  // Rounds to bfloat16, nearest even; denormal numbers become 0.
-  static HWY_INLINE WordVec RoundToPairs(FloatVec low, FloatVec high) {
-    WordVec pairs;
-    asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(pairs.raw) : "v"(high.raw), "v"(low.raw));
-    return pairs;
-  }
-
   template <int kRows>
   void ScoreStored(int32_t row, const Kv* keys, int32_t tokens, int32_t column, ReadAhead& ahead) {
     const uint32_t* const queries = queries_ + row * dim_ / 2;
     for (int32_t token = 0; token < tokens; token += kLanes) {
+      auto scale = hn::Set(kFloat, scale_);
+      if constexpr (kHasScales<Kv>) {
+        scale = hn::Mul(scale, ScalesOf(keys + token * row_, row_, dim_));
+      }
       PairScores<kRows> scores;
       ForEachColumn(WordTag(), keys + token * row_, dim_, row_,
                     [&]<int kColumn>(int64_t i, WordVec words) {
-                      ahead.Fetch<sizeof(words)>();
-                      scores.template Add<kColumn % 2>(words, queries + i + kColumn, dim_ / 2);
+                      ahead.Fetch<kFetchedOfWord<Kv> * kLanes>();
+                      const uint32_t* const of_column = queries + i * kPairsInWord<Kv>;
+                      ForEachPair(WordTag(), words, keys, [&]<int kIndex>(WordVec pairs) {
+                        constexpr int kPair = kColumn * kPairsInWord<Kv> + kIndex;
+                        scores.template Add<kPair % 2>(pairs, of_column + kPair, dim_ / 2);
+                      });
                     });
-      scores.Store(scale_, scores_ + row * kScoreStride + column + token);
+      scores.Store(scale, scores_ + row * kScoreStride + column + token);
     }
   }
 
   template <int kRows>
-  void ScoreTransposed(int32_t row, const uint32_t* keys, int64_t stride, int64_t column,
+  void ScoreTransposed(int32_t row, int64_t token, int64_t stride, int64_t column,
                        ReadAhead& ahead) {
+    const uint32_t* const keys = keys_ + token;
     const uint32_t* const queries = queries_ + row * dim_ / 2;
     PairScores<kRows> scores;
     for (int64_t i = 0; i < dim_ / 2; i += 2) {
@@ -229,15 +273,16 @@ class PairTiles {
       scores.template Add<1>(hn::LoadU(WordTag(), keys + (i + 1) * stride), queries + i + 1,
                              dim_ / 2);
     }
-    scores.Store(scale_, scores_ + row * kScoreStride + column);
+    scores.Store(hn::LoadU(kFloat, key_scales_ + token),
+                 scores_ + row * kScoreStride + column + token);
   }
 
   // Copies the values of a pair of tokens.
   template <Tokens kTokens>
   void PairUp(const Kv* values, int64_t pair) {
-    const StoredValues from{values, row_, dim_};
+    const StoredValues<Kv> from{values, row_, dim_};
     const auto copy = [&]<bool kPartial>(int64_t column) {
-      const ColumnPairs pairs = from.Load<kPartial, kTokens>(pair, column);
+      const ColumnPairs pairs = from.template Load<kPartial, kTokens>(pair, column);
       uint32_t* const to = values_ + pair * width_ + column;
       hn::StoreU(pairs[0], WordTag(), to);
       hn::StoreU(pairs[1], WordTag(), to + kLanes);
@@ -248,7 +293,7 @@ class PairTiles {
     if (column < dim_) copy.template operator()<true>(column);
   }
 
-  const FloatVec scale_;
+  const float scale_;
   const int64_t dim_;
   const int64_t width_;
   const int64_t row_;
@@ -256,6 +301,7 @@ class PairTiles {
   float* const scores_;      // [rows, kScoreStride]; of a split, then its weights in pairs
   uint32_t* const keys_;     // [dim / 2, tile], transposed
   uint32_t* const values_;   // [tile / 2, width]
+  float* const key_scales_;  // [tile]: what q·k of each token is multiplied by
   const Kv* stored_ = nullptr;
 };
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "kernels/cpu/attention/attention_tile-inl.h"
+#include "kernels/cpu/attention/kv_elements-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
 HWY_BEFORE_NAMESPACE();
@@ -25,6 +26,13 @@ HWY_INLINE WordVec BroadcastPair(const void* pair) {
   return hn::Set(WordTag(), word);
 }
 
+// Rounds to bfloat16, nearest even, a vector behind another; denormal numbers become 0.
+HWY_INLINE WordVec RoundToPairs(FloatVec low, FloatVec high) {
+  WordVec pairs;
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(pairs.raw) : "v"(high.raw), "v"(low.raw));
+  return pairs;
+}
+
 // How many elements in bfloat16 a vector has.
 constexpr int64_t kBf16Lanes = 2 * kLanes;
 using Bf16Tag = hn::Repartition<uint16_t, FloatTag>;
@@ -35,17 +43,29 @@ using ColumnPairs = std::array<WordVec, 2>;
 // Which tokens of a pair are multiplied. The other may be what nobody wrote: zeros take its place.
 enum class Tokens { kBoth, kFirst, kSecond };
 
-// Values of a tile as they lie in the cache, with rows of `dim` elements that are `row` apart.
+// Values of a tile as they lie in the cache, with rows of `dim` elements that are `row` apart. A
+// code is multiplied by its row's scale and rounded to bfloat16.
+template <typename Kv>
 struct StoredValues {
-  const uint16_t* from;
+  const Kv* from;
   int64_t row;
   int64_t dim;
 
   // Of one token, the columns from `column` on: a vector, or if kPartial fewer and zeros.
   template <bool kPartial>
   HWY_INLINE hn::Vec<Bf16Tag> Token(int64_t token, int64_t column) const {
-    const uint16_t* const at = from + token * row + column;
-    if constexpr (kPartial) {
+    const Kv* const at = from + token * row + column;
+    if constexpr (sizeof(Kv) == 1) {
+      auto first = LoadAsF32(at);
+      auto second = hn::Zero(kFloat);  // a row of codes has whole vectors of fp32
+      if constexpr (!kPartial) second = LoadAsF32(at + kLanes);
+      if constexpr (kHasScales<Kv>) {
+        const auto scale = hn::Set(kFloat, ScaleOf(from + token * row, dim));
+        first = hn::Mul(first, scale);
+        second = hn::Mul(second, scale);
+      }
+      return hn::BitCast(Bf16Tag(), RoundToPairs(first, second));
+    } else if constexpr (kPartial) {
       const auto mask = hn::FirstN(Bf16Tag(), static_cast<size_t>(dim - column));
       return hn::MaskedLoad(mask, Bf16Tag(), at);
     } else {
