@@ -103,7 +103,7 @@ class KvPush {
   // Queues blocks. The caller bounds them: they are blocks of one sequence.
   virtual void Send(std::vector<KvSource> blocks) = 0;
   // Tells the receiver that the prompt is still being computed. Skipped while pieces are on their
-  // way, which tell it too.
+  // way, which tell it too, and without effect after Commit.
   virtual void Progress(int32_t computed_tokens) = 0;
   // Ends the push after everything sent so far. Nothing may follow but Cancel.
   virtual void Commit(PushCommitment commitment) = 0;

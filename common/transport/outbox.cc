@@ -12,6 +12,16 @@ void Outbox::Add(const std::vector<KvSource>& blocks) {
   blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
 }
 
+void Outbox::Note(int32_t computed_tokens) {
+  if (!ends_) progress_ = PushProgressNote{computed_tokens};
+}
+
+void Outbox::Commit(PushCommitment commitment) {
+  commit_ = std::move(commitment);
+  progress_.reset();
+  ends_ = true;
+}
+
 void Outbox::Clear() {
   blocks_.clear();
   part_ = part_offset_ = 0;

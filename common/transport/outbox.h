@@ -32,12 +32,13 @@ using UnreadItem = std::variant<UnreadPiece, PushProgressNote, PushCommitment>;
 absl::StatusOr<OutboxItem> ReadItem(UnreadItem item, const BlockAccess& blocks);
 
 // What a push still has to say, cut into messages: first pieces, then the commit. A progress note
-// travels only when there is nothing else. Not thread-safe.
+// travels only when there is nothing else, and never behind the commit, which is the last message.
+// Not thread-safe.
 class Outbox final {
  public:
   void Add(const std::vector<KvSource>& blocks);
-  void Note(int32_t computed_tokens) { progress_ = PushProgressNote{computed_tokens}; }
-  void Commit(PushCommitment commitment) { commit_ = std::move(commitment); }
+  void Note(int32_t computed_tokens);
+  void Commit(PushCommitment commitment);
   void Clear();
 
   // What the next message is of; empty when there is nothing to say now.
@@ -54,6 +55,7 @@ class Outbox final {
   int64_t offset_ = 0;      // in the block
   std::optional<PushProgressNote> progress_;
   std::optional<PushCommitment> commit_;
+  bool ends_ = false;  // the commit was added
 };
 
 }  // namespace baton

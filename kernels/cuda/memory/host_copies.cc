@@ -61,11 +61,14 @@ absl::Status HostCopies::Write(std::span<const std::span<const std::byte>> host,
     to += part.size();
   }
   const std::byte* from = static_cast<const std::byte*>(staging_->data());
+  absl::Status status;
   for (const auto& part : device) {
-    BATON_RETURN_IF_ERROR(CopyToDevice(part.data(), from, part.size(), stream_.handle()));
+    status.Update(CopyToDevice(part.data(), from, part.size(), stream_.handle()));
     from += part.size();
   }
-  return stream_.Synchronize();
+  // It waits after an error, too: once this has returned, nothing that was queued writes a block.
+  status.Update(stream_.Synchronize());
+  return status;
 }
 
 absl::StatusOr<StreamHandle> HostCopies::StreamOn(int device) {
