@@ -1,6 +1,6 @@
 #include "kernels/cpu/rms_norm.h"
 
-#include <cmath>
+#include "kernels/cpu/inverse_rms.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/rms_norm.cc"
@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
 template <typename In>
-float InverseRms(const In* x, int64_t cols, float eps) {
+float InverseRmsOf(const In* x, int64_t cols, float eps) {
   FloatVec sums[4] = {hn::Zero(kFloat), hn::Zero(kFloat), hn::Zero(kFloat), hn::Zero(kFloat)};
   int64_t i = 0;
   for (; i + 4 * kLanes <= cols; i += 4 * kLanes) {
@@ -27,12 +27,12 @@ float InverseRms(const In* x, int64_t cols, float eps) {
     sums[0] = hn::MulAdd(v, v, sums[0]);
   }
   const float total = Sum(hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3])));
-  return 1.0f / std::sqrt(total / static_cast<float>(cols) + eps);
+  return InverseRms(total, cols, eps);
 }
 
 template <typename In, typename Out>
 void NormRow(const In* x, const float* weight, float eps, int64_t cols, Out* out) {
-  const auto inverse = hn::Set(kFloat, InverseRms(x, cols, eps));
+  const auto inverse = hn::Set(kFloat, InverseRmsOf(x, cols, eps));
   ForEachVector(cols, [&](int64_t i, int64_t count) {
     const auto scaled = hn::Mul(LoadPartial(x + i, count), inverse);
     StorePartial(hn::Mul(scaled, LoadPartial(weight + i, count)), out + i, count);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/inverse_rms.h"
 #include "kernels/kv_row.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -30,7 +31,7 @@ void NormHead(float* head, int64_t dim, const float* weight, float eps) {
     const auto v = LoadPartial(head + i, count);
     sum = hn::MulAdd(v, v, sum);
   });
-  const auto inverse = hn::Set(kFloat, 1.0f / std::sqrt(Sum(sum) / static_cast<float>(dim) + eps));
+  const auto inverse = hn::Set(kFloat, InverseRms(Sum(sum), dim, eps));
   ForEachVector(dim, [&](int64_t i, int64_t count) {
     const auto scaled = hn::Mul(LoadPartial(head + i, count), inverse);
     StorePartial(hn::Mul(scaled, LoadPartial(weight + i, count)), head + i, count);

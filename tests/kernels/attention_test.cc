@@ -136,6 +136,20 @@ TEST_P(AttentionTest, NormalisesQueriesAndKeys) {
   Compare(shape, LayoutOf(shape, GetParam().dtype), {q_weight->get(), k_weight->get(), 1e-6f});
 }
 
+TEST_P(AttentionTest, AQueryWhoseSquaresOverflowIsNoNumber) {
+  const TestMatrix weight = TestMatrix::Random(DType::kF32, 1, 32, 71);
+  const auto uploaded = backend_->UploadVector(weight.tensor());
+  const AttentionShape shape = ShapeOf(1, 1, 32);
+  AttentionRig rig(*backend_, shape, LayoutOf(shape, GetParam().dtype), {3}, 5);
+  rig.UseNorm(uploaded->get(), uploaded->get());
+  StoreElement(rig.qkv(0).data(), rig.qkv(0).dtype(), rig.qkv(0).cols() + 4, 2e19f);
+  rig.Step({{0, 0, 3}});
+  for (int d = 0; d < 32; ++d) {
+    EXPECT_TRUE(std::isfinite(rig.out(0).at(0, d))) << d;
+    EXPECT_TRUE(std::isnan(rig.out(0).at(1, d))) << d;
+  }
+}
+
 TEST_P(AttentionTest, LongContextsMergeSplits) {
   const AttentionShape shape = ShapeOf(2, 1, 64);
   for (const DType kv : {GetParam().dtype, DType::kInt8, DType::kFp8}) {

@@ -170,6 +170,21 @@ TEST_P(OpsTest, RmsNormEqualsReference) {
   }
 }
 
+TEST_P(OpsTest, RmsNormOfARowWhoseSquaresOverflowIsNoNumber) {
+  for (const int64_t cols : {7, 64, 1030}) {
+    TestMatrix in = TestMatrix::Random(DType::kF32, 2, cols, 21, 3);
+    StoreElement(in.data(), DType::kF32, 5, 2e19f);
+    const TestMatrix weight = TestMatrix::Random(DType::kF32, 1, cols, 22);
+    const auto uploaded = backend_->UploadVector(weight.tensor());
+    TestMatrix out(dtype(), 2, cols);
+    backend_->RmsNorm(in.view(), **uploaded, 1e-5f, out.view());
+    for (int64_t col = 0; col < cols; ++col) {
+      EXPECT_TRUE(std::isnan(out.at(0, col))) << col;
+      EXPECT_TRUE(std::isfinite(out.at(1, col))) << col;
+    }
+  }
+}
+
 TEST_P(OpsTest, SiluMulEqualsReference) {
   for (const int64_t ffn : {1, 5, 16, 33, 172, 4096}) {
     SCOPED_TRACE(ffn);

@@ -66,6 +66,13 @@ __device__ __forceinline__ float BlockSum(float value) {
   return total;
 }
 
+// 1 / the root mean square of `count` numbers, of whose squares `squares` is the sum. Where the sum
+// overflowed it is NaN: 0 would make zeros of the row, and an answer of them that looks like one.
+__device__ __forceinline__ float InverseRms(float squares, float count, float eps) {
+  const float overflow = squares - squares;  // 0, or NaN
+  return rsqrtf(squares / count + eps) + overflow;
+}
+
 // Calls `launch` with a null pointer whose type tells the element type of `dtype`.
 template <typename Launch>
 void ForType(DType dtype, Launch launch) {

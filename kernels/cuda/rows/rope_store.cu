@@ -64,7 +64,7 @@ __global__ void RopeStoreKernel(RopeStoreArgs args) {
       for (int i = lane; i < args.head_dim; i += 32) {
         squares += ToFloat(from[i]) * ToFloat(from[i]);
       }
-      inverse = rsqrtf(WarpSum(squares) / static_cast<float>(args.head_dim) + args.norm_eps);
+      inverse = InverseRms(WarpSum(squares), static_cast<float>(args.head_dim), args.norm_eps);
     }
     for (int i = lane; i < half; i += 32) {
       float low = ToFloat(from[i]);

@@ -49,7 +49,7 @@ __global__ void RmsNormVecKernel(const float* in, int64_t in_stride, const float
 #pragma unroll
     for (int i = 0; i < 4; ++i) squares += kept[turn].at[i] * kept[turn].at[i];
   }
-  const float inverse = rsqrtf(BlockSum(squares) / static_cast<float>(cols) + eps);
+  const float inverse = InverseRms(BlockSum(squares), static_cast<float>(cols), eps);
   Out* to = out + blockIdx.x * out_stride;
 #pragma unroll
   for (int turn = 0; turn < kTurns; ++turn) {
@@ -72,7 +72,7 @@ __global__ void RmsNormKernel(const float* in, int64_t in_stride, const float* w
   const float* from = in + blockIdx.x * in_stride;
   float squares = 0;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) squares += from[col] * from[col];
-  const float inverse = rsqrtf(BlockSum(squares) / static_cast<float>(cols) + eps);
+  const float inverse = InverseRms(BlockSum(squares), static_cast<float>(cols), eps);
   Out* to = out + blockIdx.x * out_stride;
   for (int64_t col = threadIdx.x; col < cols; col += blockDim.x) {
     to[col] = FromFloat<Out>(from[col] * inverse * weight[col]);
