@@ -146,7 +146,14 @@ absl::Status CudaBackend::RunOperations(uint64_t program, absl::FunctionRef<void
                               .samples = sizes_.samples,
                               .grids = sizes_.grids,
                               .arena = kv_.arena};
-  return graphs_.Run(key, launch);
+  return graphs_.Run(key, launch, [this](bool captured) { return AllCaptured(captured); });
+}
+
+absl::StatusOr<bool> CudaBackend::AllCaptured(bool captured) {
+  if (collective_ == nullptr) return captured;
+  float failed = captured ? 0.0f : 1.0f;
+  BATON_RETURN_IF_ERROR(collective_->AllReduceSumOnHost({&failed, 1}));
+  return failed == 0;
 }
 
 absl::Status CudaBackend::RunStep(uint64_t program, absl::FunctionRef<void()> operations) {

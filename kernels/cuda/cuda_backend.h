@@ -143,6 +143,8 @@ class CudaBackend final : public Backend {
                      int layer, Matrix out);
   void RunPlain(const AttentionShape& shape, Matrix qkv, int layer, Matrix out);
   absl::Status RunOperations(uint64_t program, absl::FunctionRef<void()> operations);
+  // See GraphCache: whether the other ranks captured a step as well.
+  absl::StatusOr<bool> AllCaptured(bool captured);
   absl::Status Await(const RunningStep& step);
   // Keeps the first error of the step that began last.
   void Note(int error, std::string_view what);

@@ -52,7 +52,27 @@ absl::Status GraphCache::Capture(Entry& entry, absl::FunctionRef<absl::Status()>
   return error == cudaSuccess ? absl::OkStatus() : ToStatus(error, "capturing a step");
 }
 
-absl::Status GraphCache::Run(const GraphKey& key, absl::FunctionRef<absl::Status()> operations) {
+absl::Status GraphCache::CaptureOnAll(const GraphKey& key, Entry& entry,
+                                      absl::FunctionRef<absl::Status()> operations,
+                                      AllCaptured all_captured) {
+  const absl::Status captured = Capture(entry, operations);
+  BATON_ASSIGN_OR_RETURN(const bool on_all, all_captured(captured.ok()));
+  if (on_all) {
+    ++captured_;
+    return absl::OkStatus();
+  }
+  // Whether the device is well shows in the ordinary run.
+  cudaGetLastError();
+  if (captured.ok()) cudaGraphExecDestroy(entry.graph);
+  entry.graph = nullptr;
+  entry.plain = true;
+  spdlog::warn("a step of {} rows is not captured as a graph: {}", key.rows,
+               captured.ok() ? "another rank could not" : captured.ToString());
+  return absl::OkStatus();
+}
+
+absl::Status GraphCache::Run(const GraphKey& key, absl::FunctionRef<absl::Status()> operations,
+                             AllCaptured all_captured) {
   auto found = entries_.find(key);
   if (found == entries_.end()) {
     if (entries_.size() >= kMaxGraphs) DropOldest();
@@ -62,17 +82,7 @@ absl::Status GraphCache::Run(const GraphKey& key, absl::FunctionRef<absl::Status
   Entry& entry = found->second;
   entry.last_use = ++uses_;
   if (entry.graph == nullptr && !entry.plain) {
-    const absl::Status captured = Capture(entry, operations);
-    if (captured.ok()) {
-      ++captured_;
-    } else {
-      // Whether the device is well shows in the ordinary run.
-      cudaGetLastError();
-      entry.graph = nullptr;
-      entry.plain = true;
-      spdlog::warn("a step of {} rows is not captured as a graph: {}", key.rows,
-                   captured.ToString());
-    }
+    BATON_RETURN_IF_ERROR(CaptureOnAll(key, entry, operations, all_captured));
   }
   if (entry.plain) return operations();
   return ToStatus(cudaGraphLaunch(entry.graph, stream_), "launching a step");

@@ -6,6 +6,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/cuda/device/runtime.h"
 #include "kernels/cuda/graph/step_inputs.h"
 
@@ -34,9 +35,15 @@ class GraphCache final {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
+  // Whether all ranks of the group captured a step, asked of each with what it found itself. An
+  // error is one of the group.
+  using AllCaptured = absl::FunctionRef<absl::StatusOr<bool>(bool captured)>;
+
   // Runs what `operations` queues on the stream, and returns its error if it has one. A step that
-  // cannot be captured runs as it is.
-  absl::Status Run(const GraphKey& key, absl::FunctionRef<absl::Status()> operations);
+  // not all ranks could capture runs as it is on all of them: NCCL allows no sum of which one rank
+  // captured its part and another did not. So ranks run the same keys in the same order.
+  absl::Status Run(const GraphKey& key, absl::FunctionRef<absl::Status()> operations,
+                   AllCaptured all_captured);
   // Forgets all graphs, because memory that they name has moved.
   void Clear();
   size_t captured() const { return captured_; }
@@ -45,11 +52,15 @@ class GraphCache final {
 
  private:
   struct Entry {
-    bool plain = false;  // capture failed
+    bool plain = false;  // capture failed, on this rank or on another
     CUgraphExec_st* graph = nullptr;
     uint64_t last_use = 0;
   };
   absl::Status Capture(Entry& entry, absl::FunctionRef<absl::Status()> operations);
+  // Captures a step, or decides with the other ranks that it is plain. An error is one of the
+  // group.
+  absl::Status CaptureOnAll(const GraphKey& key, Entry& entry,
+                            absl::FunctionRef<absl::Status()> operations, AllCaptured all_captured);
   void DropOldest();
 
   const StreamHandle stream_;

@@ -27,10 +27,13 @@ void SumOnRank(Collective& collective) {
       cuda::CopyToDevice((*values)->data(), ones.data(), (*values)->size(), stream->handle()).ok());
   cuda::GraphCache graphs(stream->handle());
   for (int sum = 0; sum < 3; ++sum) {
-    const absl::Status queued = graphs.Run({}, [&] {
-      return collective.AllReduceSum({static_cast<float*>((*values)->data()), kCount},
-                                     stream->handle());
-    });
+    const absl::Status queued = graphs.Run(
+        {},
+        [&] {
+          return collective.AllReduceSum({static_cast<float*>((*values)->data()), kCount},
+                                         stream->handle());
+        },
+        [](bool captured) { return captured; });
     ASSERT_TRUE(queued.ok()) << queued;
   }
   EXPECT_EQ(graphs.captured(), 1u);
@@ -54,7 +57,8 @@ TEST(GpuGroupTest, SumsAreThoseOfAllRanksAlsoInAGraph) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A rank of two whose group never comes; `sums` counts what it was asked to add up.
+// A rank of two whose group never comes; `sums` counts what it was asked to add up. What is asked
+// with `votes` is whether the other rank captured a step, which could not do so.
 class LonelyRank final : public Collective {
  public:
   int rank() const override { return 0; }
@@ -64,11 +68,16 @@ class LonelyRank final : public Collective {
     return absl::OkStatus();
   }
   absl::Status AllGather(std::span<float>, void*) override { return Asked(); }
-  absl::Status AllReduceSumOnHost(std::span<float>) override { return Asked(); }
+  absl::Status AllReduceSumOnHost(std::span<float> values) override {
+    if (!votes) return Asked();
+    for (float& value : values) value += 1;
+    return absl::OkStatus();
+  }
   absl::Status status() override { return absl::OkStatus(); }
   void Abort(const absl::Status& why) override { ADD_FAILURE() << why; }
 
   int sums = 0;
+  bool votes = false;
 
  private:
   static absl::Status Asked() {
@@ -90,35 +99,49 @@ TEST(GpuGroupTest, ARankMeasuresWithoutTheOthers) {
   EXPECT_EQ(rank.sums, 0);
 }
 
-TEST(GpuGroupTest, ACaptureThatFailedAsksTheGroupForNoSum) {
-  LonelyRank rank;
+// Runs three steps with a sum: one to load what is needed, one to be captured, one that would
+// repeat it. `also` is part of each. Returns how many sums the rank was asked for after each step.
+std::vector<int> SumsOfSteps(LonelyRank& rank, absl::FunctionRef<void()> also) {
   const auto backend =
       MakeBackend({.device = Device::kCuda, .compute_dtype = DType::kF32, .collective = &rank});
-  ASSERT_TRUE(backend.ok()) << backend.status();
-  ASSERT_TRUE((*backend)->Prepare({.max_tokens = 1, .max_samples = 1}).ok());
+  EXPECT_TRUE(backend.ok()) << backend.status();
+  EXPECT_TRUE((*backend)->Prepare({.max_tokens = 1, .max_samples = 1}).ok());
+  rank.votes = true;
   const DeviceMatrix in(**backend, DType::kF32, 1, 16, ExactValues(16, 1));
   const DeviceMatrix out(**backend, DType::kF32, 1, 8);
   const std::vector<int32_t> zero = {0};
   const StepLayout::Sequence sequence{0, 1, 1, zero};
   const PagedKv kv{.layout = {.layers = 1, .kv_heads = 1, .head_dim = 8}, .num_blocks = 1};
-  // One step to load what is needed, one to be captured, one that would repeat it.
+  std::vector<int> sums;
   for (int step = 1; step <= 3; ++step) {
-    ASSERT_TRUE((*backend)
-                    ->BeginStep({.tokens = zero,
-                                 .positions = zero,
-                                 .sequences = {&sequence, 1},
-                                 .sample_rows = zero},
-                                kv)
-                    .ok());
+    const auto begun = (*backend)->BeginStep(
+        {.tokens = zero, .positions = zero, .sequences = {&sequence, 1}, .sample_rows = zero}, kv);
+    EXPECT_TRUE(begun.ok()) << begun.status();
     const absl::Status ran = (*backend)->RunStep(1, [&] {
-      cuda::DeviceMemory::Allocate(1).status().IgnoreError();  // nothing may do so in a capture
+      also();
       (*backend)->SiluMul(in.view(), out.view());
       (*backend)->AllReduce(out.view());
     });
-    ASSERT_TRUE(ran.ok()) << ran;
-    ASSERT_TRUE((*backend)->EndStep().ok());
-    EXPECT_EQ(rank.sums, step);
+    EXPECT_TRUE(ran.ok()) << ran;
+    EXPECT_TRUE((*backend)->EndStep().ok());
+    sums.push_back(rank.sums);
   }
+  return sums;
+}
+
+TEST(GpuGroupTest, ACaptureThatFailedAsksTheGroupForNoSum) {
+  LonelyRank rank;
+  const std::vector<int> sums = SumsOfSteps(rank, [] {
+    cuda::DeviceMemory::Allocate(1).status().IgnoreError();  // nothing may do so in a capture
+  });
+  EXPECT_EQ(sums, (std::vector<int>{1, 2, 3}));
+}
+
+// The other rank could not capture the second step, so this one runs it as it is, too, and the
+// third.
+TEST(GpuGroupTest, AStepThatAnotherRankCouldNotCaptureRunsAsItIs) {
+  LonelyRank rank;
+  EXPECT_EQ(SumsOfSteps(rank, [] {}), (std::vector<int>{1, 3, 4}));
 }
 
 }  // namespace
