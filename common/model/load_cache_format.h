@@ -11,7 +11,7 @@ namespace baton::load_cache {
 inline constexpr int kVersion = 2;  // of the format, and of the order and the names of tensors
 // Of what is made of a checkpoint, for caches of packed weights as well: whoever corrects how any
 // is read raises it, so that nobody is given what was read before.
-inline constexpr int kReading = 2;
+inline constexpr int kReading = 3;
 inline constexpr char kIdentity[] = "baton_load_cache";
 inline constexpr char kSums[] = "crc32c";
 inline constexpr size_t kSumDigits = 8;  // of one checksum, hexadecimal

@@ -1,6 +1,7 @@
 """Writes projections of e4m3 in every form that loads, with the numbers that they stand for.
 
 Usage: make_fp8.py --out tests/golden/fp8      (needs the Python packages numpy and ml_dtypes)
+Run make_values.py next, which takes the values from the packages of the forms where these cover it.
 
 Codes are decoded by the type float8_e4m3fn of ml_dtypes, and multiplied by their scale in fp32. Every code that is a
 number occurs. Scales are any numbers of their type.

@@ -2,9 +2,11 @@
 
 Usage: make_quantized.py --out tests/golden/quantized      (needs Python alone)
 
-The encoders below were written from the packages that define the forms (compressed-tensors, AutoGPTQ, AutoAWQ), by
-what these do to unpack a weight. Each file has integers, scales and zero points that were drawn at random, so every
-code occurs. Scales are fp16 or bf16 numbers: their products with integers are exact in fp32.
+The encoders below follow the packages that define the forms (compressed-tensors, GPTQModel,
+AutoAWQ). Run make_values.py next: it replaces the values by what these packages read, and says
+where that is another number than was meant here. Integers, scales and zero points are drawn at
+random, so every code occurs. Scales are fp16 or bf16 numbers: their products with integers are
+exact in fp32.
 """
 
 import argparse
@@ -108,13 +110,16 @@ def compressed(name, form, w, group, symmetric, actorder, parts, inputs=None):
 
 
 def gptq(name, bits, group, act_order=False, form="gptq", symmetric=False):
-    """GPTQ: columns are packed, [words of inputs][outputs]; zero points along the outputs, less one in the first form,
-    where 0 wraps around to the largest number."""
+    """GPTQ: columns are packed, [words of inputs][outputs]; zero points along the outputs. In the
+    first form GPTQModel takes one from each by a subtraction from the whole word, where a zero
+    point of 0 borrows from the next. One of them is 0 here."""
     w = Weight(name, bits, group, not symmetric, act_order)
-    mask = (1 << bits) - 1
-    less = 1 if form == "gptq" else 0
+    if form == "gptq" and not symmetric:
+        w.zeros[1][0] = 0
+    ones = words([1] * (32 // bits), bits)[0]
+    less = ones if form == "gptq" else 0
     columns = transpose([words(row, bits) for row in w.codes])
-    zeros = [words([(z - less) & mask for z in row], bits) for row in transpose(w.zeros)]
+    zeros = [[word - less for word in words(row, bits)] for row in transpose(w.zeros)]
     parts = {
         "qweight": tensor("I32", [IN * bits // 32, OUT], flat(columns)),
         "qzeros": tensor("I32", [len(zeros), OUT * bits // 32], flat(zeros)),

@@ -25,7 +25,7 @@ StoredIntegers::StoredIntegers(const StoredTensor& tensor, Packing packing, int3
       stride_(tensor.shape[1]),
       packing_(packing),
       bits_(bits),
-      added_(added) {}
+      added_(static_cast<uint32_t>(added) * (~uint32_t{0} / ((1U << bits) - 1))) {}
 
 StoredIntegers StoredIntegers::Codes(const QuantizationConfig& quantization,
                                      const StoredTensor& tensor) {
@@ -73,8 +73,7 @@ void StoredIntegers::Row(int64_t row, int64_t cols, const int32_t* order, int8_t
   const auto integer = [&](int64_t word, int64_t place) {
     uint32_t bits = 0;
     std::memcpy(&bits, data_ + word * 4, sizeof(bits));
-    // A sum beyond the range wraps, as it does where it was made.
-    const uint32_t code = (bits >> (place * bits_)) + static_cast<uint32_t>(added_);
+    const uint32_t code = (bits + added_) >> (place * bits_);
     return static_cast<int>(code & mask) - half;
   };
   switch (packing_) {

@@ -38,7 +38,9 @@ class StoredIntegers final {
   int64_t stride_;  // of the stored tensor, in words or bytes
   Packing packing_;
   int32_t bits_;
-  int32_t added_;
+  // Added to whole words, one to each integer: GPTQModel subtracts so, and a zero point of 0
+  // borrows from the next one.
+  uint32_t added_;
 };
 
 }  // namespace baton
