@@ -100,6 +100,10 @@ void RouterProbe::RequestEnded(const RequestFigures& figures) {
   prompt_tokens_.Increment(figures.prompt_tokens);
   recent_.PromptTokens(figures.prompt_tokens);
   tenants_.RequestEnded(figures.tenant, figures.prompt_tokens, figures.output_tokens);
+  if (figures.queue_ms) {
+    queue_time_.Observe(*figures.queue_ms / 1e3);
+    tenants_.Waited(figures.tenant, *figures.queue_ms / 1e3);
+  }
   if (figures.decoding) {
     registry_->histogram(Metric::kRequestTimePerOutputToken)
         .Observe(base::Seconds(*figures.decoding) / figures.decoding_gaps);
@@ -122,11 +126,6 @@ void RouterProbe::StageChanged(std::string_view from, std::string_view to) {
   if (!from.empty()) registry_->gauge(Metric::kNumRequestsInStage, {std::string(from)}).Decrement();
   if (!to.empty()) registry_->gauge(Metric::kNumRequestsInStage, {std::string(to)}).Increment();
   waiting_.Increment((to == kQueuedStage ? 1 : 0) - (from == kQueuedStage ? 1 : 0));
-}
-
-void RouterProbe::Waited(const std::string& tenant, base::Duration waited) {
-  queue_time_.Observe(base::Seconds(waited));
-  tenants_.Waited(tenant, waited);
 }
 
 void RouterProbe::QueueRefused() {

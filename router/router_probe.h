@@ -37,6 +37,7 @@ struct RequestFigures {
   absl::Status status;
   base::Duration total{};
   base::Duration slack{};                  // left of its deadline
+  std::optional<double> queue_ms;          // all waiting; empty: it never could
   std::optional<base::Duration> decoding;  // first to last token, of two or more
   int32_t decoding_gaps = 0;               // between tokens, in that time
   int32_t prompt_tokens = 0;
@@ -64,8 +65,6 @@ class RouterProbe final {
   // empty name means that it is in no stage, before it is queued or after its end.
   void StageChanged(std::string_view from, std::string_view to);
   void QueueRefused();
-  // One request waited so long, before an attempt computed its prompt.
-  void Waited(const std::string& tenant, base::Duration waited);
   void DiedInQueue();
   void Picked(Routing routing, base::Duration took, bool found);
   // What spoke for a placement, of a prompt of so many tokens, and, where the router looked, how

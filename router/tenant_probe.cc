@@ -18,8 +18,8 @@ void TenantProbe::FirstToken(const std::string& tenant, base::Duration since_arr
       .Observe(base::Seconds(since_arrival));
 }
 
-void TenantProbe::Waited(const std::string& tenant, base::Duration waited) {
-  registry_->histogram(Metric::kTenantQueueTime, {LabelOf(tenant)}).Observe(base::Seconds(waited));
+void TenantProbe::Waited(const std::string& tenant, double seconds) {
+  registry_->histogram(Metric::kTenantQueueTime, {LabelOf(tenant)}).Observe(seconds);
 }
 
 void TenantProbe::RequestEnded(const std::string& tenant, int32_t prompt_tokens,

@@ -23,7 +23,7 @@ class TenantProbe final {
   explicit TenantProbe(MetricsRegistry* registry) : registry_(registry) {}
 
   void FirstToken(const std::string& tenant, base::Duration since_arrival);
-  void Waited(const std::string& tenant, base::Duration waited);
+  void Waited(const std::string& tenant, double seconds);
   void RequestEnded(const std::string& tenant, int32_t prompt_tokens, int32_t output_tokens);
 
   // Gives the tenants of `rules` names of their own, and shows at every scrape what `each` says.

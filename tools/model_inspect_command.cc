@@ -1,7 +1,11 @@
+#include <algorithm>
 #include <cstdio>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "common/config/bind.h"
@@ -29,6 +33,7 @@ struct InspectFlags {
   std::string directory;
   std::string original;
   bool as_json = false;
+  bool by_layer = false;
   FootprintQuery query;
   DtypeFlag dtype = DtypeFlag::kAuto;
   KvDtypeFlag kv_dtype = KvDtypeFlag::kAuto;
@@ -40,14 +45,17 @@ struct Inspection {
   std::vector<EosSetEntry> eos_set;
   bool has_tokenizer = false;
   bool has_weights = false;
-  std::string unusable;                        // why these weights will not load, if they are bad
-  std::map<std::string, StoredKind> stored;    // of weights that can be read
-  std::vector<RoundedProjection> projections;  // with --original
+  std::string unusable;                  // why these weights will not load, if they are bad
+  std::vector<StoredWeight> stored;      // of weights that can be read
+  std::map<std::string, double> errors;  // of projections, by their names, with --original
 };
 
 void BindInspect(FlagSet* set, InspectFlags* flags) {
   BindModelDir(set, &flags->directory);
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
+  set->Add(With(SwitchFlag("by-layer", &flags->by_layer), "Output",
+                "a line for each layer: its size in each kind of weight, and with --original its "
+                "least and its largest error in place of all"));
   Flag original = With(TextFlag("original", &flags->original), "Weights",
                        "of a quantized model: the directory that it was made from, for the error "
                        "of every projection");
@@ -97,10 +105,13 @@ absl::Status InspectWeights(const InspectFlags& flags, Inspection& result) {
     result.unusable = std::string(checked.message());
     return compare ? checked : absl::OkStatus();
   }
-  result.stored = StoredKinds(result.config, **files);
+  result.stored = StoredWeights(result.config, **files);
   if (!compare) return absl::OkStatus();
-  BATON_ASSIGN_OR_RETURN(result.projections,
+  BATON_ASSIGN_OR_RETURN(const std::vector<RoundedProjection> compared,
                          CompareProjections(result.config, **files, flags.original));
+  for (const RoundedProjection& projection : compared) {
+    result.errors[projection.name] = projection.relative_error;
+  }
   return absl::OkStatus();
 }
 
@@ -132,12 +143,17 @@ std::string AsJson(const Inspection& inspection) {
     eos_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
   }
   nlohmann::ordered_json stored = nlohmann::ordered_json::object();
-  for (const auto& [kind, weights] : inspection.stored) {
+  for (const auto& [kind, weights] : StoredKinds(inspection.stored)) {
     stored[kind] = {{"weights", weights.weights}, {"bytes", weights.bytes}};
   }
+  nlohmann::ordered_json weights = nlohmann::ordered_json::object();
   nlohmann::ordered_json errors = nlohmann::ordered_json::object();
-  for (const RoundedProjection& projection : inspection.projections) {
-    errors[projection.name] = projection.relative_error;
+  for (const StoredWeight& weight : inspection.stored) {
+    nlohmann::ordered_json& told = weights[weight.name];
+    told = {{"kind", weight.kind}, {"bytes", weight.bytes}};
+    const auto error = inspection.errors.find(weight.name);
+    if (error == inspection.errors.end()) continue;
+    told["relative_error"] = errors[weight.name] = error->second;
   }
   nlohmann::ordered_json remarks = nlohmann::ordered_json::array();
   if (inspection.config.quantization.has_value()) {
@@ -146,6 +162,7 @@ std::string AsJson(const Inspection& inspection) {
   const nlohmann::ordered_json json = {{"parameters", costs.parameters},
                                        {"weight_bytes", costs.weight_bytes},
                                        {"stored", stored},
+                                       {"weights", weights},
                                        {"unusable", inspection.unusable},
                                        {"remarks", remarks},
                                        {"relative_errors", errors},
@@ -168,6 +185,45 @@ std::string Bytes(int64_t bytes) {
   return absl::StrFormat("%.1f %s", value, kUnits[unit]);
 }
 
+std::string ErrorsAsText(const Inspection& inspection) {
+  std::string text;
+  for (const StoredWeight& weight : inspection.stored) {
+    const auto error = inspection.errors.find(weight.name);
+    if (error == inspection.errors.end()) continue;
+    text += absl::StrFormat("error                  %5.2f %% %s (%s, %s)\n", 100 * error->second,
+                            weight.name, weight.kind, Bytes(weight.bytes));
+  }
+  return text;
+}
+
+std::string LayersAsText(const Inspection& inspection) {
+  std::string text;
+  for (int32_t layer = -1; layer < inspection.config.layers; ++layer) {
+    std::vector<StoredWeight> weights;
+    std::vector<double> errors;
+    for (const StoredWeight& weight : inspection.stored) {
+      if (weight.layer.value_or(-1) != layer) continue;
+      weights.push_back(weight);
+      const auto error = inspection.errors.find(weight.name);
+      if (error != inspection.errors.end()) errors.push_back(100 * error->second);
+    }
+    if (weights.empty()) continue;
+    const std::string name = layer < 0 ? "no layer" : absl::StrFormat("layer %d", layer);
+    text += absl::StrFormat("%-22s", name);
+    const char* before = " ";
+    for (const auto& [kind, stored] : StoredKinds(weights)) {
+      text += absl::StrCat(before, kind, " ", Bytes(stored.bytes));
+      before = ", ";
+    }
+    if (!errors.empty()) {
+      const auto [least, most] = std::ranges::minmax(errors);
+      text += absl::StrFormat(", error %.2f to %.2f %%", least, most);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
   const ModelConfig& config = inspection.config;
   const Footprint& costs = inspection.footprint;
@@ -180,7 +236,7 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
   for (const auto& [dtype, bytes] : costs.weight_bytes) {
     text += absl::StrFormat("weights, %-13s %s\n", dtype, Bytes(bytes));
   }
-  for (const auto& [kind, weights] : inspection.stored) {
+  for (const auto& [kind, weights] : StoredKinds(inspection.stored)) {
     text += absl::StrFormat("stored as %-12s %d weights, %s\n", kind, weights.weights,
                             Bytes(weights.bytes));
   }
@@ -204,10 +260,7 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
     }
     text += absl::StrFormat("ends at                %d %s (%s)\n", entry.id, entry.text, sources);
   }
-  for (const RoundedProjection& projection : inspection.projections) {
-    text += absl::StrFormat("error                  %5.2f %% %s\n", 100 * projection.relative_error,
-                            projection.name);
-  }
+  text += flags.by_layer ? LayersAsText(inspection) : ErrorsAsText(inspection);
   if (inspection.eos_set.empty()) text += "ends at                no EOS token known\n";
   if (!inspection.has_tokenizer) text += "tokenizer.json         missing: it cannot be served\n";
   if (!inspection.has_weights) text += "model.safetensors      missing: it cannot be served\n";

@@ -41,6 +41,10 @@ void BindRouting(FlagSet* set, RouterFlags* flags);
 void BindTenants(FlagSet* set, RouterFlags* flags);
 void BindHttp(FlagSet* set, RouterFlags* flags);
 void BindModelDir(FlagSet* set, std::string* model_dir);
+// --served-model-name, with the check that the name, or else that of the model at `model_dir`, can
+// stand in JSON, metrics and logs.
+void BindServedModelName(FlagSet* set, std::string* name, const std::string* model_dir,
+                         const std::string& group, std::string help);
 
 // Everything that a binary takes, with the checks over several flags: `baton-prefill DIR …`,
 // `baton-decode DIR …`, which takes that and more, and `baton-router DIR …`.

@@ -153,8 +153,8 @@ void BindEngine(FlagSet* set, EngineFlags* flags) {
 
 void BindWorker(FlagSet* set, WorkerFlags* flags) {
   BindModelDir(set, &flags->model_dir);
-  set->Add(With(Valued(TextFlag("served-model-name", &flags->served_model_name), "NAME"), "Model",
-                "the name in metrics; default: last part of DIR, without .gguf"));
+  BindServedModelName(set, &flags->served_model_name, &flags->model_dir, "Model",
+                      "the name in metrics; default: last part of DIR, without .gguf");
   BindEngine(set, &flags->engine);
   BindPrediction(set, &flags->prediction);
   BindHandoff(set, &flags->handoff);

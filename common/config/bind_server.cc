@@ -143,16 +143,6 @@ void BindServer(FlagSet* set, ServerFlags* flags) {
   BindLifecycle(set, flags);
 }
 
-void BindModelDir(FlagSet* set, std::string* model_dir) {
-  Flag flag = TextFlag("model-dir", model_dir);
-  flag.value = "DIR";
-  flag.help = "a model directory in Hugging Face form, or a GGUF file";
-  flag.path = PathUse::kModel;
-  flag.positional = true;
-  flag.required = true;
-  set->Add(std::move(flag));
-}
-
 namespace {
 
 void BindLimits(FlagSet* set, RouterFlags* flags) {
@@ -218,8 +208,9 @@ void BindEosLog(FlagSet* set, RouterFlags* flags) {
 
 void BindRouting(FlagSet* set, RouterFlags* flags) {
   const std::string model = "Model";
-  set->Add(Common(With(Valued(TextFlag("served-model-name", &flags->served_model_name), "NAME"),
-                       model, "the name requests use; default: last part of DIR, without .gguf")));
+  BindServedModelName(set, &flags->served_model_name, &flags->model_dir, model,
+                      "the name requests use; default: last part of DIR, without .gguf");
+  set->Edit("served-model-name").common = true;
   set->Add(With(OptionalUint64Flag("seed", &flags->seed), model,
                 "makes the seeds drawn for requests without one repeatable"));
   BindLimits(set, flags);

@@ -4,9 +4,7 @@
 
 namespace baton {
 
-namespace {
-
-std::string NameOf(const std::string& given, const std::string& model_dir) {
+std::string ServedModelName(const std::string& given, const std::string& model_dir) {
   if (!given.empty()) return given;
   std::error_code error;
   std::filesystem::path path = std::filesystem::absolute(model_dir, error);
@@ -15,14 +13,12 @@ std::string NameOf(const std::string& given, const std::string& model_dir) {
   return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
 }
 
-}  // namespace
-
 std::string ServedModelName(const RouterFlags& flags) {
-  return NameOf(flags.served_model_name, flags.model_dir);
+  return ServedModelName(flags.served_model_name, flags.model_dir);
 }
 
 std::string ServedModelName(const WorkerFlags& flags) {
-  return NameOf(flags.served_model_name, flags.model_dir);
+  return ServedModelName(flags.served_model_name, flags.model_dir);
 }
 
 const std::string& Advertised(const ServerFlags& flags, const std::string& listening) {

@@ -224,6 +224,7 @@ struct RouterFlags {
 // The address at which others are told to find the gRPC port: `--advertise`, or else `listening`.
 const std::string& Advertised(const ServerFlags& flags, const std::string& listening);
 // The name that requests use: `--served-model-name`, or else the last part of the model directory.
+std::string ServedModelName(const std::string& given, const std::string& model_dir);
 std::string ServedModelName(const RouterFlags& flags);
 std::string ServedModelName(const WorkerFlags& flags);
 

@@ -43,19 +43,34 @@ bool ExchangeState::Write(std::string chunk) {
   if (!begun_ || ended_ || gone_ || chunk.empty()) return true;
   const size_t waiting = taken_ + next_.body.size();
   if (waiting > 0 && waiting + chunk.size() > buffer_bytes_) return false;
+  Append(std::move(chunk));
+  Wake();
+  return true;
+}
+
+void ExchangeState::WriteLast(std::string chunk, std::shared_ptr<void> held) {
+  base::MutexLock lock(&mutex_);
+  if (!begun_ || ended_ || gone_) return;
+  Append(std::move(chunk));
+  held_ = std::move(held);
+  Finish();
+}
+
+void ExchangeState::End() {
+  base::MutexLock lock(&mutex_);
+  if (begun_ && !ended_ && !gone_) Finish();
+}
+
+void ExchangeState::Append(std::string chunk) {
   if (next_.body.empty()) {
     next_.body = std::move(chunk);
   } else {
     next_.body += chunk;
   }
   if (!stalled_since_) stalled_since_ = clock_->Now();
-  Wake();
-  return true;
 }
 
-void ExchangeState::End() {
-  base::MutexLock lock(&mutex_);
-  if (!begun_ || ended_ || gone_) return;
+void ExchangeState::Finish() {
   ended_ = true;
   next_.end = true;
   woken_ = false;

@@ -26,6 +26,7 @@ class ExchangeState final {
   void Reply(HttpReply reply);
   void Begin(int status, HttpHeaders headers);
   bool Write(std::string chunk);
+  void WriteLast(std::string chunk, std::shared_ptr<void> held);
   void End();
   void Abort();
   void Abandon();
@@ -59,6 +60,8 @@ class ExchangeState final {
   void Gone();
 
  private:
+  void Append(std::string chunk) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Finish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wake() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t buffer_bytes_;
@@ -76,7 +79,7 @@ class ExchangeState final {
   std::optional<base::Instant> stalled_since_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_gone_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> rest_ ABSL_GUARDED_BY(mutex_);  // of the reply's body, behind next_
-  std::shared_ptr<void> held_ ABSL_GUARDED_BY(mutex_);    // of the reply
+  std::shared_ptr<void> held_ ABSL_GUARDED_BY(mutex_);    // of the reply, or of the last chunk
 };
 
 }  // namespace baton

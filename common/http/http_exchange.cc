@@ -19,6 +19,10 @@ void HttpExchange::Begin(int status, HttpHeaders headers) {
 
 bool HttpExchange::Write(std::string chunk) { return state_->Write(std::move(chunk)); }
 
+void HttpExchange::WriteLast(std::string chunk, std::shared_ptr<void> held) {
+  state_->WriteLast(std::move(chunk), std::move(held));
+}
+
 void HttpExchange::End() { state_->End(); }
 
 void HttpExchange::Abort() { state_->Abort(); }

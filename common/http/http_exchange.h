@@ -35,6 +35,9 @@ class HttpExchange final {
   // False when more than the buffer's bound would wait for the client; the chunk is then lost. What
   // the client lost for good does not wait, so of a client that is gone it is true.
   bool Write(std::string chunk);
+  // The last chunk of a streamed answer, which is taken however much waits, because its room was
+  // held before. `held` is let go of when the client has all of it or is gone.
+  void WriteLast(std::string chunk, std::shared_ptr<void> held);
   // The answer is complete once the client took what was written.
   void End();
   // Drops what waits and closes the connection, so that the client sees a broken answer.

@@ -78,8 +78,10 @@ std::vector<MetricInfo> Roles() {
 std::vector<MetricInfo> Phases() {
   MetricInfo queue_time = WorkerHistogram(
       Metric::kRequestQueueTime, "baton_request_queue_time_seconds", RequestBuckets(),
-      "At the router: a request's wait before an attempt computes its prompt. At a worker: a "
-      "sequence's wait before its first step.");
+      "At the router: all waiting of a request before its prompt was computed, or never was: over "
+      "all attempts, in the router's queue, for blocks and in workers' lines; told at its end. At "
+      "a "
+      "worker: a sequence's wait before its first step.");
   queue_time.owners = kAllOwn;
   return {
       queue_time,

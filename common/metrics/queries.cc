@@ -51,8 +51,9 @@ constexpr std::array kQueries = {
     MetricQuery{"Scale prefill workers on (HPA)", "router",
                 "histogram_quantile(0.9, sum by (le) "
                 "(rate(baton_request_queue_time_seconds_bucket{role=\"router\"}[1m])))",
-                "A target is the part of the time to first token that may be waiting. It grows "
-                "for want of decode workers, too, so scale those first."},
+                "A target is the part of the time to first token that may be waiting. It is told "
+                "at the ends of requests; `baton_num_requests_waiting` moves at once. It grows for "
+                "want of decode workers, too, so scale those first."},
     MetricQuery{"Answers ended by the model", "router",
                 "sum(rate(baton_request_success_total{stop_cause=\"eos\"}[5m])) / "
                 "sum(rate(baton_request_success_total[5m]))",

@@ -38,7 +38,8 @@ std::vector<MetricInfo> TenantMetrics() {
                 "From the arrival of the tenant's requests to their first tokens."),
       OfTenants(Metric::kTenantQueueTime, MetricType::kHistogram, "baton_tenant_queue_time_seconds",
                 RequestBuckets(),
-                "Waits of the tenant's requests before an attempt computed their prompts."),
+                "All waiting of the tenant's requests before their prompts were computed; told at "
+                "their ends."),
   };
 }
 

@@ -31,8 +31,9 @@ struct GuideSpec {
 // The field of a request that names a guide of this kind: "guided_json", …; "" for kNone.
 std::string_view GuideFieldName(GuideKind kind);
 
-// Refuses a text beyond the table of limits as LIMIT_EXCEEDED, and a guide beside a policy that
-// ignores EOS as CONFLICTING_OPTIONS: its answer ends where the grammar does.
+// Refuses a text, or choices, beyond the table of limits as LIMIT_EXCEEDED, choices that cannot be
+// counted as INVALID_GUIDE, and a guide beside a policy that ignores EOS as CONFLICTING_OPTIONS:
+// its answer ends where the grammar does.
 absl::Status ValidateGuide(const GuideSpec& guide, const StopParams& stop);
 
 }  // namespace baton

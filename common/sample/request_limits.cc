@@ -10,6 +10,7 @@ namespace {
 constexpr RequestLimitRow kRows[] = {
     {RequestLimit::kMessages, "messages", LimitKind::kCount, 4096},
     {RequestLimit::kMessageRole, "messages.role", LimitKind::kBytes, 64},
+    {RequestLimit::kMessageName, "messages.name", LimitKind::kBytes, 64},
     {RequestLimit::kRequestId, "spec.request_id", LimitKind::kBytes, 256},
     {RequestLimit::kCacheSalt, "spec.cache_salt", LimitKind::kBytes, 256},
     {RequestLimit::kTag, "spec.tag", LimitKind::kBytes, 64},

@@ -16,6 +16,7 @@ namespace baton {
 enum class RequestLimit {
   kMessages,
   kMessageRole,
+  kMessageName,
   kRequestId,
   kCacheSalt,
   kTag,
@@ -40,7 +41,8 @@ enum class LimitKind { kCount, kBytes, kValue };
 
 struct RequestLimitRow {
   RequestLimit limit;
-  std::string_view field;  // of the public API, from the request: "spec.stop.stop"
+  std::string_view field;  // of the public API, from the request: "spec.stop.stop"; messages have
+                           // a name over HTTP alone
   LimitKind kind;
   int64_t most;
 };

@@ -91,7 +91,8 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
         return absl::OkStatus();
       case worker_pb::PushRequest::kCommit:
         committed_ = true;
-        return Commit(request.commit());
+        inbox_->Commit(CommitmentFromProto(request.commit()));
+        return absl::OkStatus();
       default:
         return absl::InvalidArgumentError("a push carries one open, then pieces, progress, commit");
     }
@@ -101,30 +102,14 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
     if (!request.has_open()) {
       return absl::InvalidArgumentError("a push must begin with open");
     }
-    const worker_pb::PushOpen& open = request.open();
-    const std::optional<Ticket> ticket = TicketFromProto(open.ticket());
-    if (!ticket) return UnknownTicket();
-    auto inbox = inboxes_->Open({.ticket = *ticket,
-                                 .shape = KvShapeFromProto(open.layout()),
-                                 .model_fingerprint = open.model_fingerprint(),
-                                 .numerics = open.numerics(),
-                                 .traceparent = traceparent_},
-                                self_);
+    std::optional<PushHello> hello = HelloFromProto(request.open());
+    if (!hello) return UnknownTicket();
+    hello->traceparent = traceparent_;
+    auto inbox = inboxes_->Open(*hello, self_);
     if (!inbox.ok()) return inbox.status();
     inbox_ = *std::move(inbox);
-    ticket_ = *ticket;
+    ticket_ = hello->ticket;
     if (acceptor_ != nullptr) acceptor_->pushes().Add(ticket_, inbox_);
-    return absl::OkStatus();
-  }
-
-  absl::Status Commit(const worker_pb::PushCommit& commit) {
-    PlacedToken first = TokenFromProto(commit.first_token());
-    inbox_->Commit({.block_count = commit.block_count(),
-                    .byte_count = commit.byte_count(),
-                    .first_index = first.index,
-                    .first_token = std::move(first.token),
-                    .unix_time = first.unix_time,
-                    .probe_digest = commit.probe_digest()});
     return absl::OkStatus();
   }
 

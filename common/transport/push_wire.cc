@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/rpc/generation.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
@@ -163,6 +165,25 @@ std::optional<KvPiece> DecodePiece(grpc::ByteBuffer* message) {
 bool ParseMessage(grpc::ByteBuffer* message, PushRequest* request) {
   grpc::ProtoBufferReader stream(message);
   return stream.status().ok() && request->ParseFromZeroCopyStream(&stream);
+}
+
+std::optional<PushHello> HelloFromProto(const worker::v1::PushOpen& open) {
+  const std::optional<Ticket> ticket = TicketFromProto(open.ticket());
+  if (!ticket) return std::nullopt;
+  return PushHello{.ticket = *ticket,
+                   .shape = KvShapeFromProto(open.layout()),
+                   .model_fingerprint = open.model_fingerprint(),
+                   .numerics = open.numerics()};
+}
+
+PushCommitment CommitmentFromProto(const worker::v1::PushCommit& commit) {
+  PlacedToken first = TokenFromProto(commit.first_token());
+  return {.block_count = commit.block_count(),
+          .byte_count = commit.byte_count(),
+          .first_index = first.index,
+          .first_token = std::move(first.token),
+          .unix_time = first.unix_time,
+          .probe_digest = commit.probe_digest()};
 }
 
 }  // namespace baton

@@ -37,4 +37,9 @@ std::optional<KvPiece> DecodePiece(grpc::ByteBuffer* message);
 // False when `message` is no PushRequest.
 bool ParseMessage(grpc::ByteBuffer* message, worker::v1::PushRequest* request);
 
+// What a sender says first, but for the trace, which comes with the call. Empty where its ticket is
+// none.
+std::optional<PushHello> HelloFromProto(const worker::v1::PushOpen& open);
+PushCommitment CommitmentFromProto(const worker::v1::PushCommit& commit);
+
 }  // namespace baton

@@ -13,6 +13,7 @@
 #include "common/rpc/prefix_report_proto.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_map.h"
+#include "common/worker/watch_request.h"
 
 namespace baton {
 namespace {
@@ -114,36 +115,6 @@ absl::Status CheckProtocol(const worker_pb::WatchRequest& request) {
 
 // How long a router may take to say who it is.
 constexpr base::Duration kIntroduction = std::chrono::seconds(10);
-
-// A number from a router, which may be of another version.
-int64_t Bounded(int64_t value) { return std::clamp<int64_t>(value, 0, int64_t{1} << 40); }
-double Finite(double value) { return std::isfinite(value) ? std::clamp(value, 0.0, 1e9) : 0; }
-
-Claim ClaimOf(int64_t held, int64_t wanted) {
-  return {.held = Bounded(held), .wanted = Bounded(wanted)};
-}
-
-PlaceShares::Demand DemandFromProto(const worker_pb::Demand& demand) {
-  return {.places = ClaimOf(demand.places_held(), demand.places_wanted()),
-          .prompt_tokens = ClaimOf(demand.prompt_tokens_held(), demand.prompt_tokens_wanted())};
-}
-
-RoleView RoleViewFromProto(const worker_pb::RoleView& view) {
-  return {.workers = static_cast<int32_t>(std::clamp(view.workers(), 0, 1 << 20)),
-          .fixed = view.fixed(),
-          .lowest = view.lowest(),
-          .highest = view.highest(),
-          .queued_prompt_tokens = Bounded(view.queued_prompt_tokens()),
-          .fill = Finite(view.fill())};
-}
-
-ClusterView ClusterFromProto(const worker_pb::Cluster& cluster) {
-  return {.prefill = RoleViewFromProto(cluster.prefill()),
-          .decode = RoleViewFromProto(cluster.decode()),
-          .waiting_prompt_tokens = Bounded(cluster.waiting_prompt_tokens()),
-          .prompt_token_s = Finite(cluster.prompt_token_seconds()),
-          .prompt_load = Finite(cluster.prompt_load())};
-}
 
 // One router's Watch. A tick that finds the last write still on its way is skipped, so a slow
 // router gets fewer messages, never a queue; so is one within the interval that the router asked

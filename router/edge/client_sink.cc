@@ -25,6 +25,14 @@ int64_t Nanos(base::Instant instant) { return instant.time_since_epoch().count()
 
 }  // namespace
 
+size_t BytesHeld(const std::vector<HeldAnswer>& answers) {
+  size_t bytes = 0;
+  for (const HeldAnswer& answer : answers) {
+    for (const v1::Delta& delta : answer.deltas) bytes += BytesHeld(delta);
+  }
+  return bytes;
+}
+
 absl::Status SlowClient(size_t buffer_bytes) {
   return MakeError(
       absl::StatusCode::kResourceExhausted,
@@ -108,14 +116,14 @@ std::shared_ptr<StreamSink> StreamSink::Create(grpc::CallbackServerContext* cont
 }
 
 StreamSink::StreamSink(grpc::CallbackServerContext* context, StreamSinkOptions options)
-    : context_(context),
-      options_(std::move(options)),
+    : options_(std::move(options)),
+      linger_(context, options_.linger),
       writer_({.write = [this](const v1::GenerateResponse* message) { Write(*message); },
                .finish =
                    [this](const grpc::Status& status) {
                      grpc::ServerWriteReactor<grpc::ByteBuffer>::Finish(status);
                    },
-               .cancel = [this] { context_->TryCancel(); },
+               .cancel = nullptr,  // which linger_ does
                .dropped = options_.predictions_dropped},
               MergeResponses, options_.buffer_bytes) {}
 
@@ -159,13 +167,14 @@ absl::Status StreamSink::EndAnswer(v1::Final final) {
   return Send(std::move(message));
 }
 
-void StreamSink::FinishHeld(std::vector<HeldAnswer> answers) {
+void StreamSink::FinishHeld(std::vector<HeldAnswer> answers, ByteBudget::Share share) {
   std::vector<v1::GenerateResponse> messages;
   for (HeldAnswer& answer : answers) {
     for (v1::Delta& delta : answer.deltas) messages.emplace_back().mutable_delta()->Swap(&delta);
     messages.emplace_back().mutable_final()->Swap(&answer.final);
   }
-  BreakAfterLinger();
+  held_ = std::move(share);
+  linger_.Begin();
   writer_.SendAll(std::move(messages));
   writer_.Finish(grpc::Status::OK);
 }
@@ -173,7 +182,7 @@ void StreamSink::FinishHeld(std::vector<HeldAnswer> answers) {
 void StreamSink::Finish(v1::Final final) {
   v1::GenerateResponse message;
   *message.mutable_final() = std::move(final);
-  BreakAfterLinger();
+  linger_.Begin();
   if (const absl::Status sent = Send(std::move(message)); sent.ok()) {
     writer_.Finish(grpc::Status::OK);
   } else {
@@ -181,20 +190,10 @@ void StreamSink::Finish(v1::Final final) {
   }
 }
 
+// A client that takes nothing gets no status either.
 void StreamSink::Fail(const absl::Status& status) {
-  BreakAfterLinger();
+  linger_.Begin();
   writer_.Abort(ToGrpcStatus(status));
-}
-
-// A client that takes nothing at all gets no status either; its call must not stay open for ever.
-void StreamSink::BreakAfterLinger() {
-  options_.linger.timers->At(
-      options_.linger.clock->Now() + options_.linger.time, [weak = weak_from_this()] {
-        if (const auto sink = weak.lock()) {
-          sink->writer_.Break(
-              grpc::Status(grpc::StatusCode::CANCELLED, "the client takes nothing"));
-        }
-      });
 }
 
 std::optional<base::Instant> StreamSink::StalledSince() const {
@@ -205,12 +204,19 @@ std::optional<base::Instant> StreamSink::StalledSince() const {
 
 void StreamSink::OnWriteDone(bool ok) {
   write_started_ = 0;
+  linger_.Took();
   writer_.OnWriteDone(ok);
 }
 
 void StreamSink::OnCancel() {
   writer_.OnCancel();
   gone_.Fire();
+}
+
+void StreamSink::OnDone() {
+  linger_.End();
+  held_ = {};
+  self_.reset();
 }
 
 std::shared_ptr<UnarySink> UnarySink::Create(grpc::CallbackServerContext* context,
@@ -250,7 +256,7 @@ void UnarySink::Finish(v1::Final final) {
   Answer();
 }
 
-void UnarySink::FinishHeld(std::vector<HeldAnswer> answers) {
+void UnarySink::FinishHeld(std::vector<HeldAnswer> answers, ByteBudget::Share /*share*/) {
   answers_.AddHeld(std::move(answers));
   Answer();
 }

@@ -27,6 +27,9 @@ struct HeldAnswer {
   v1::Final final;
 };
 
+// What these hold in memory.
+size_t BytesHeld(const std::vector<HeldAnswer>& answers);
+
 // Where the output of one answer goes. Calls come from one thread at a time and in this order:
 // Start, any number of Show, any number of Append and Predict, then one Finish, FinishHeld or
 // Fail. None of them waits for the client.
@@ -45,8 +48,10 @@ class AnswerSink {
   virtual void Predict(v1::EndPrediction prediction) = 0;
   virtual void Finish(v1::Final final) = 0;
   // In place of all after Start: all answers at once, in their order and at least one. However
-  // large they are, the client gets them: the room that they take, they have had before.
-  virtual void FinishHeld(std::vector<HeldAnswer> answers) = 0;
+  // large they are, the client gets them: the room that they take, they have had before. `share` is
+  // what they hold of the byte budget, and lasts until the client has them or is gone, or something
+  // else counts in place of them.
+  virtual void FinishHeld(std::vector<HeldAnswer> answers, ByteBudget::Share share) = 0;
   // Ends the request with an error; what waits for the client is dropped.
   virtual void Fail(const absl::Status& status) = 0;
   // The moment since which the client has taken nothing of what is ready for it.
@@ -96,23 +101,23 @@ class StreamSink final : public ClientSink,
   void Predict(v1::EndPrediction prediction) override;
   absl::Status EndAnswer(v1::Final final) override;
   void Finish(v1::Final final) override;
-  void FinishHeld(std::vector<HeldAnswer> answers) override;
+  void FinishHeld(std::vector<HeldAnswer> answers, ByteBudget::Share share) override;
   void Fail(const absl::Status& status) override;
   std::optional<base::Instant> StalledSince() const override;
 
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
-  void OnDone() override { self_.reset(); }
+  void OnDone() override;
 
  private:
   StreamSink(grpc::CallbackServerContext* context, StreamSinkOptions options);
   absl::Status Send(v1::GenerateResponse message);
   void Write(const v1::GenerateResponse& message);
-  void BreakAfterLinger();
 
-  grpc::CallbackServerContext* const context_;
   const StreamSinkOptions options_;
   GoneSignal gone_;
+  Linger linger_;
+  ByteBudget::Share held_;  // of answers that came at their end
   StreamWriter<v1::GenerateResponse> writer_;
   grpc::ByteBuffer buffer_;                // lives until its write is done
   std::atomic<int64_t> write_started_{0};  // steady nanoseconds; 0 = no write is out
@@ -152,7 +157,7 @@ class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
   void Predict(v1::EndPrediction prediction) override;
   absl::Status EndAnswer(v1::Final final) override;
   void Finish(v1::Final final) override;
-  void FinishHeld(std::vector<HeldAnswer> answers) override;
+  void FinishHeld(std::vector<HeldAnswer> answers, ByteBudget::Share share) override;
   void Fail(const absl::Status& status) override;
   std::optional<base::Instant> StalledSince() const override { return std::nullopt; }
 

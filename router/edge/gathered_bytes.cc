@@ -56,6 +56,12 @@ void GatheredBytes::Clear() {
   held_ = {};
 }
 
+ByteBudget::Share GatheredBytes::Become(size_t bytes) {
+  ByteBudget::Share share = budget_->Add(client_, bytes);
+  Clear();
+  return share;
+}
+
 size_t BytesHeld(const v1::Delta& delta) {
   return delta.text().size() + static_cast<size_t>(delta.token_ids_size()) * sizeof(int32_t) +
          AllBytes(delta.logprobs()) + AllBytes(delta.eos_steps());

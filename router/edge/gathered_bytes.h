@@ -24,6 +24,8 @@ class GatheredBytes final {
   absl::Status Add(size_t bytes);
   // They are gone.
   void Clear();
+  // They are gone, and the answer that was made of them holds so many: that answer's share.
+  ByteBudget::Share Become(size_t bytes);
 
  private:
   ByteBudget* const budget_;

@@ -33,6 +33,7 @@ struct ScannedMessage {
     bool packable = false;
     std::unique_ptr<ScannedMessage> inside;  // of messages, but for maps
   };
+  std::string prefix;                      // of the paths of its fields: "" or with a dot
   absl::flat_hash_map<int, Field> fields;  // by number
 };
 
@@ -49,9 +50,10 @@ const RequestLimitRow* RowOf(std::string_view path, LimitKind kind) {
   return nullptr;
 }
 
-// `prefix` is "" or the path of this message with a dot. No request has a message inside itself.
+// No request has a message inside itself.
 void Describe(const Descriptor& type, const std::string& prefix, ScannedMessage* message,
               size_t* slots) {
+  message->prefix = prefix;
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& each = *type.field(i);
     const std::string path = prefix + each.name();
@@ -85,12 +87,20 @@ class LimitScan final {
  public:
   explicit LimitScan(size_t slots) : counts_(slots) {}
 
+  // Reads all of `input`.
+  absl::Status ReadAll(CodedInputStream* input, const ScannedMessage& message) {
+    BATON_RETURN_IF_ERROR(Read(input, message));
+    return CheckUnknown();
+  }
+
+ private:
   // Reads `input` to its end or limit.
   absl::Status Read(CodedInputStream* input, const ScannedMessage& message) {
     while (const uint32_t tag = input->ReadTag()) {
-      const auto found = message.fields.find(WireFormatLite::GetTagFieldNumber(tag));
+      const int number = WireFormatLite::GetTagFieldNumber(tag);
+      const auto found = message.fields.find(number);
       if (found == message.fields.end()) {
-        BATON_RETURN_IF_ERROR(CountUnknown());
+        CountUnknown(message, number);
         if (!WireFormatLite::SkipField(input, tag)) return absl::OkStatus();
         continue;
       }
@@ -99,7 +109,6 @@ class LimitScan final {
     return absl::OkStatus();
   }
 
- private:
   absl::Status ReadField(CodedInputStream* input, uint32_t tag,
                          const ScannedMessage::Field& field) {
     if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
@@ -139,25 +148,33 @@ class LimitScan final {
     return CheckLimit(field.count->limit, count);
   }
 
-  absl::Status CountUnknown() {
-    if (++unknown_ <= kMostUnknownFields) return absl::OkStatus();
+  // Protobuf's own way to name a field without a name is its number.
+  void CountUnknown(const ScannedMessage& message, int number) {
+    if (++unknown_ == kMostUnknownFields + 1) unknown_field_ = absl::StrCat(message.prefix, number);
+  }
+
+  absl::Status CheckUnknown() const {
+    if (unknown_ <= kMostUnknownFields) return absl::OkStatus();
     return MakeError(
         absl::StatusCode::kInvalidArgument,
-        {.reason = Reason::kLimitExceeded, .values = {{"limit", absl::StrCat(kMostUnknownFields)}}},
-        absl::StrCat("the request has more than ", kMostUnknownFields,
-                     " fields that this version does not know; generate the client "
-                     "from proto/baton/v1 of this version"));
+        {.reason = Reason::kLimitExceeded,
+         .field = unknown_field_,
+         .values = {{"have", absl::StrCat(unknown_)}, {"limit", absl::StrCat(kMostUnknownFields)}}},
+        absl::StrCat("the request has ", unknown_, " fields that this version does not know, as ",
+                     unknown_field_, "; the limit of a request is ", kMostUnknownFields,
+                     "; generate the client from proto/baton/v1 of this version"));
   }
 
   std::vector<int64_t> counts_;  // by slot
   int64_t unknown_ = 0;
+  std::string unknown_field_;  // the first one too many
 };
 
 }  // namespace
 
 absl::Status ScanLimits(CodedInputStream* input, const Descriptor& type) {
   const ScannedRequest& request = ScannedRequestOf(type);
-  return LimitScan(request.slots).Read(input, request.message);
+  return LimitScan(request.slots).ReadAll(input, request.message);
 }
 
 }  // namespace baton

@@ -9,11 +9,31 @@ Linger::Linger(grpc::CallbackServerContext* context, const LingerOptions& option
 }
 
 void Linger::Begin() {
-  options_.timers->At(options_.clock->Now() + options_.time, [weak = std::weak_ptr<Call>(call_)] {
+  Took();
+  LookAt(options_.clock->Now() + options_.time, options_, call_);
+}
+
+void Linger::Took() {
+  base::MutexLock lock(&call_->mutex);
+  call_->progress = options_.clock->Now();
+}
+
+void Linger::LookAt(base::Instant when, const LingerOptions& options,
+                    const std::weak_ptr<Call>& weak) {
+  options.timers->At(when, [options, weak] {
     const auto call = weak.lock();
     if (call == nullptr) return;
-    base::MutexLock lock(&call->mutex);
-    if (call->context != nullptr) call->context->TryCancel();
+    base::Instant next;
+    {
+      base::MutexLock lock(&call->mutex);
+      if (call->context == nullptr) return;
+      next = call->progress + options.time;
+      if (next <= options.clock->Now()) {
+        call->context->TryCancel();
+        return;
+      }
+    }
+    LookAt(next, options, weak);
   });
 }
 

@@ -16,7 +16,7 @@ struct LingerOptions {
   base::TimerQueue* timers = nullptr;
 };
 
-// Breaks a unary call whose client does not take the answer: gRPC holds it for as long as the
+// Breaks a call whose client does not take the last of its answer: gRPC holds it for as long as the
 // client keeps its window shut, and the call with it. Thread-safe.
 class Linger final {
  public:
@@ -25,6 +25,8 @@ class Linger final {
 
   // The answer is ready, so that the client's time begins.
   void Begin();
+  // The client took some of it and not the last, for which it has as much time from now on.
+  void Took();
   // gRPC is done with the call.
   void End();
 
@@ -32,7 +34,11 @@ class Linger final {
   struct Call {
     base::Mutex mutex;
     grpc::CallbackServerContext* context ABSL_GUARDED_BY(mutex) = nullptr;  // null once it ended
+    base::Instant progress ABSL_GUARDED_BY(mutex);  // when the client's time began
   };
+  // Looks at the call at `when`, and again for as long as it goes on.
+  static void LookAt(base::Instant when, const LingerOptions& options,
+                     const std::weak_ptr<Call>& call);
 
   const LingerOptions options_;
   const std::shared_ptr<Call> call_;

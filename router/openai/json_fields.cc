@@ -24,9 +24,14 @@ std::string FoundValue(const BodyJson& value) {
 
 absl::Status OutOfRange(std::string_view field, const BodyJson& value, int64_t least,
                         int64_t most) {
-  return InvalidArgument(Reason::kLimitExceeded, field,
-                         absl::StrCat(std::string(field), " is ", value.dump(),
-                                      "; expected a whole number from ", least, " to ", most));
+  const bool below = value.get<double>() < 0;
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      {.reason = Reason::kLimitExceeded,
+       .field = std::string(field),
+       .values = {{"have", value.dump()}, {"limit", absl::StrCat(below ? least : most)}}},
+      absl::StrCat(std::string(field), " is ", value.dump(), "; expected a whole number from ",
+                   least, " to ", most));
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ std::string OpenAiFront::ModelJson() const {
                                         {"created", started_},
                                         {"owned_by", "baton"},
                                         {"max_model_len", context_->Limits().context}};
-  return model.dump();
+  return model.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange) {

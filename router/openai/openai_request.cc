@@ -53,14 +53,12 @@ absl::Status TakeModel(const BodyField& field, RequestDraft* draft) {
 
 absl::Status TakeRequestId(const BodyField& field, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(const std::string id, StringOf(field.name, field.value));
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kRequestId, std::ssize(id)));
   draft->request.spec.set_request_id(id);
   return absl::OkStatus();
 }
 
 absl::Status TakeCacheSalt(const BodyField& field, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(const std::string salt, StringOf(field.name, field.value));
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kCacheSalt, std::ssize(salt)));
   draft->request.spec.set_cache_salt(salt);
   return absl::OkStatus();
 }
@@ -120,7 +118,6 @@ absl::Status TakeMinTokens(const BodyField& field, RequestDraft* draft) {
 
 absl::Status TakeStop(const BodyField& field, RequestDraft* draft) {
   const BodyJson list = field.value.is_array() ? field.value : BodyJson::array({field.value});
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kStopStrings, std::ssize(list)));
   for (size_t i = 0; i < list.size(); ++i) {
     const BodyJson& entry = list[i];
     if (!entry.is_string() && field.value.is_array()) {
@@ -128,7 +125,6 @@ absl::Status TakeStop(const BodyField& field, RequestDraft* draft) {
     }
     if (!entry.is_string()) return WrongType(field.name, entry, "a string or a list of strings");
     const auto& text = entry.get_ref<const std::string&>();
-    BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kStopStringBytes, std::ssize(text)));
     draft->request.spec.mutable_stop()->add_stop(text);
   }
   return absl::OkStatus();
@@ -136,7 +132,6 @@ absl::Status TakeStop(const BodyField& field, RequestDraft* draft) {
 
 absl::Status TakeStopTokenIds(const BodyField& field, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, IdsOf(field.name, field.value));
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kStopTokenIds, std::ssize(ids)));
   draft->request.spec.mutable_stop()->mutable_stop_token_ids()->Assign(ids.begin(), ids.end());
   return absl::OkStatus();
 }
@@ -149,7 +144,6 @@ absl::Status TakeIncludeStop(const BodyField& field, RequestDraft* draft) {
 
 absl::Status TakeLogitBias(const BodyField& field, RequestDraft* draft) {
   if (!field.value.is_object()) return WrongType(field.name, field.value, "an object");
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kLogitBiases, std::ssize(field.value)));
   auto& biases = *draft->request.spec.mutable_sampling()->mutable_logit_bias();
   for (const auto& [key, value] : field.value.items()) {
     int32_t id = 0;
@@ -382,7 +376,7 @@ absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiApi api, std::string_view 
   // Some clients write files and bodies alike. The parser passes over it; what is passed on as it
   // was written is looked for from the first brace on.
   if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
-  BATON_ASSIGN_OR_RETURN(const BodyJson json, ParseJsonBody(body));
+  BATON_ASSIGN_OR_RETURN(const BodyJson json, ParseJsonBody(api, body));
   RequestDraft draft{.api = api, .request = {}, .body = body};
   for (const auto& [name, value] : json.items()) {
     BATON_RETURN_IF_ERROR(ReadField(name, value, &draft));

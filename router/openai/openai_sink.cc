@@ -76,15 +76,17 @@ bool OpenAiSink::ReadsSlowly() const {
   return since && options_.clock->Now() - *since > kPrompt;
 }
 
+std::string OpenAiSink::WithOpening(std::string events) {
+  if (std::exchange(begun_, true)) return events;
+  HttpHeaders headers = Headers("text/event-stream; charset=utf-8");
+  headers.emplace_back("cache-control", "no-cache");
+  headers.emplace_back("x-accel-buffering", "no");  // a proxy passes each event on
+  exchange_->Begin(200, std::move(headers));
+  return writer_->Opening() + events;
+}
+
 bool OpenAiSink::Write(std::string events) {
-  if (!begun_) {
-    begun_ = true;
-    HttpHeaders headers = Headers("text/event-stream; charset=utf-8");
-    headers.emplace_back("cache-control", "no-cache");
-    headers.emplace_back("x-accel-buffering", "no");  // a proxy passes each event on
-    exchange_->Begin(200, std::move(headers));
-    events = writer_->Opening() + events;
-  }
+  events = WithOpening(std::move(events));
   return events.empty() || exchange_->Write(std::move(events));
 }
 
@@ -154,7 +156,7 @@ void OpenAiSink::Finish(v1::Final final) {
   ReplyWhole();
 }
 
-void OpenAiSink::FinishHeld(std::vector<HeldAnswer> answers) {
+void OpenAiSink::FinishHeld(std::vector<HeldAnswer> answers, ByteBudget::Share /*share*/) {
   if (!facts_.shape.stream) {
     for (HeldAnswer& answer : answers) {
       for (const v1::Delta& delta : answer.deltas) whole_->Append(delta);
@@ -163,14 +165,17 @@ void OpenAiSink::FinishHeld(std::vector<HeldAnswer> answers) {
     }
     return ReplyWhole();
   }
-  // In one piece, which is taken however large it is.
-  std::string events;
-  for (const HeldAnswer& answer : answers) {
+  std::string events = HeldPrompt();
+  for (HeldAnswer& answer : answers) {
     for (const v1::Delta& delta : answer.deltas) events += writer_->DeltaEvent(delta);
     const bool last = &answer == &answers.back();
     events += last ? writer_->LastEvents(answer.final) : writer_->EndEvent(answer.final);
+    answer = {};
   }
-  WriteLast(events);
+  events = WithOpening(std::move(events));
+  auto held =
+      std::make_shared<ByteBudget::Share>(options_.budget->Add(options_.client, events.size()));
+  exchange_->WriteLast(std::move(events), std::move(held));
 }
 
 void OpenAiSink::WriteLast(const std::string& events) {

@@ -49,7 +49,7 @@ class OpenAiSink final : public ClientSink {
   void Predict(v1::EndPrediction prediction) override;
   absl::Status EndAnswer(v1::Final final) override;
   void Finish(v1::Final final) override;
-  void FinishHeld(std::vector<HeldAnswer> answers) override;
+  void FinishHeld(std::vector<HeldAnswer> answers, ByteBudget::Share share) override;
   void Fail(const absl::Status& status) override;
   std::optional<base::Instant> StalledSince() const override { return exchange_->StalledSince(); }
 
@@ -58,6 +58,8 @@ class OpenAiSink final : public ClientSink {
              OpenAiSinkOptions options);
   bool ReadsSlowly() const;
   HttpHeaders Headers(std::string_view content_type) const;
+  // Begins the stream where it has not begun. What `events` are then.
+  std::string WithOpening(std::string events);
   // False when the client buffer is full; the events are then lost.
   bool Write(std::string events);
   // The event of the prompt that is held back; "" if none is.

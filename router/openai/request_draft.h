@@ -26,7 +26,8 @@ struct RequestDraft {
   std::optional<v1::EosPolicy> eos;  // of the extension
 };
 
-// The objects among the fields, each in its file. All of them refuse a value of another type.
+// The objects among the fields, each in its file. All of them refuse a value of another type. What
+// the table of limits bounds has been held against it by then (json_body.h).
 absl::Status ReadPrompt(const nlohmann::json& value, RequestDraft* draft);
 absl::Status ReadMessages(const nlohmann::json& value, RequestDraft* draft);
 absl::Status ReadStreamOptions(const nlohmann::json& value, RequestDraft* draft);

@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/sample/request_limits.h"
 #include "router/openai/json_fields.h"
 #include "router/openai/request_draft.h"
 
@@ -62,7 +61,6 @@ absl::Status ReadExtensionKey(const std::string& key, const BodyJson& value, Req
     spec.mutable_sampling()->set_beam_width(width);
   } else if (key == "tag") {
     BATON_ASSIGN_OR_RETURN(const std::string tag, StringOf(field, value));
-    BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kTag, std::ssize(tag)));
     spec.set_tag(tag);
   } else if (key == "length_control") {
     return ReadLengthControl(value, spec.mutable_stop()->mutable_length_control());

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/sample/request_limits.h"
 #include "router/openai/json_fields.h"
 #include "router/openai/raw_member.h"
 #include "router/openai/request_draft.h"
@@ -36,7 +35,6 @@ absl::StatusOr<std::string_view> SchemaText(std::string_view field,
 // `field` is a literal, since errors of the request keep it.
 absl::Status SetSchema(std::string_view field, std::string_view schema, RequestDraft* draft) {
   v1::GenerationSpec& spec = draft->request.spec;
-  BATON_RETURN_IF_ERROR(CheckLimitAs(field, RequestLimit::kGuidedJson, std::ssize(schema)));
   if (!spec.guided_json().empty()) {
     return InvalidArgument(Reason::kConflictingOptions, field,
                            "both response_format and guided_json have a schema; expected one");
@@ -102,7 +100,6 @@ absl::Status ReadGuidedJson(const BodyJson& value, RequestDraft* draft) {
 absl::Status ReadGuidedRegex(const BodyJson& value, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(std::string regex, StringOf("guided_regex", value));
   if (regex.empty()) return EmptyGuide("guided_regex", "a regular expression");
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedRegex, std::ssize(regex)));
   draft->request.spec.set_guided_regex(std::move(regex));
   return absl::OkStatus();
 }
@@ -110,7 +107,6 @@ absl::Status ReadGuidedRegex(const BodyJson& value, RequestDraft* draft) {
 absl::Status ReadGuidedGrammar(const BodyJson& value, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(std::string grammar, StringOf("guided_grammar", value));
   if (grammar.empty()) return EmptyGuide("guided_grammar", "a grammar");
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedGrammar, std::ssize(grammar)));
   draft->request.spec.set_guided_grammar(std::move(grammar));
   return absl::OkStatus();
 }
@@ -118,10 +114,8 @@ absl::Status ReadGuidedGrammar(const BodyJson& value, RequestDraft* draft) {
 absl::Status ReadGuidedChoice(const BodyJson& value, RequestDraft* draft) {
   if (!value.is_array()) return WrongType("guided_choice", value, "a list of strings");
   if (value.empty()) return EmptyGuide("guided_choice", "at least one string");
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedChoices, std::ssize(value)));
   for (size_t i = 0; i < value.size(); ++i) {
     BATON_ASSIGN_OR_RETURN(std::string text, StringOf(ElementName("guided_choice", i), value[i]));
-    BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedChoiceBytes, std::ssize(text)));
     draft->request.spec.add_guided_choice(std::move(text));
   }
   return absl::OkStatus();

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/shown_text.h"
 #include "common/base/status.h"
-#include "common/sample/request_limits.h"
 #include "router/openai/json_fields.h"
 #include "router/openai/request_draft.h"
 
@@ -15,8 +14,6 @@ namespace baton {
 namespace {
 
 using BodyJson = nlohmann::json;
-
-constexpr size_t kMaxSpeakerBytes = 64;  // of who speaks, as OpenAI has it
 
 // Fields of a message that are known; others are named as ignored.
 bool IsMessageField(std::string_view key) {
@@ -66,11 +63,6 @@ absl::StatusOr<std::string> ContentText(const std::string& field, const BodyJson
 absl::Status ReadName(const std::string& field, const BodyJson& value, ChatMessage* message) {
   if (value.is_null()) return absl::OkStatus();
   BATON_ASSIGN_OR_RETURN(const std::string name, StringOf(field, value));
-  if (name.size() > kMaxSpeakerBytes) {
-    return InvalidArgument(
-        Reason::kLimitExceeded, field,
-        absl::StrCat(field, " has ", name.size(), " bytes; expected at most ", kMaxSpeakerBytes));
-  }
   message->fields_json = BodyJson{{"name", name}}.dump();
   return absl::OkStatus();
 }
@@ -92,7 +84,6 @@ absl::Status CheckOtherFields(const std::string& path, const BodyJson& message,
 // The role as chat templates know it. Most leave a message of another out without a word.
 absl::StatusOr<std::string> ReadRole(const std::string& field, const BodyJson& value) {
   BATON_ASSIGN_OR_RETURN(const std::string role, StringOf(field, value));
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kMessageRole, std::ssize(role)));
   if (role == "system" || role == "user" || role == "assistant") return role;
   if (role == "developer") return "system";  // its newer name
   if (role == "tool" || role == "function") {
@@ -155,7 +146,6 @@ absl::Status ReadPrompt(const BodyJson& value, RequestDraft* draft) {
 
 absl::Status ReadMessages(const BodyJson& value, RequestDraft* draft) {
   if (!value.is_array()) return WrongType("messages", value, "a list of messages");
-  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kMessages, std::ssize(value)));
   std::vector<ChatMessage> messages;
   for (size_t i = 0; i < value.size(); ++i) {
     BATON_ASSIGN_OR_RETURN(ChatMessage message, ReadMessage(absl::StrCat("messages[", i, "]"),

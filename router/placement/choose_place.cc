@@ -7,10 +7,10 @@ namespace baton {
 namespace {
 
 // Whether a worker that gets requests could take it, with or without a place now. Of one sequence
-// the largest context tells. Beams need a pool beside their length, and these may be the largest at
-// different workers.
+// the largest context tells, unless the worker that has it was found unfit. Beams need a pool
+// beside their length, and these may be the largest at different workers.
 bool AnyCouldDecode(const PlacementView& view, const RoutingNeed& need) {
-  if (need.beam_tokens == 0) {
+  if (need.beam_tokens == 0 && need.unfit.empty()) {
     return need.longest_sequence() <=
            view.workers.ServingContext(WorkerKind::kDecode, need.fingerprint);
   }
@@ -41,7 +41,7 @@ bool AnyWithoutPrefill(const WorkerTable& workers, const std::string& fingerprin
 
 // As RouteVia decides, for whichever decode worker it may be.
 bool NeedsPrefill(const PlacementView& view, const RoutingNeed& need) {
-  if (!view.local_prefill_below || need.beside) return false;
+  if (!view.local_prefill_below || need.beside || !need.unfit.empty()) return false;
   const int64_t held_at_least = need.tokens - *view.local_prefill_below + 1;
   if (held_at_least <= 0 || AnyWithoutPrefill(view.workers, need.fingerprint)) return false;
   return view.hints == nullptr || need.prefix == nullptr || held_at_least > need.cacheable_tokens ||

@@ -107,7 +107,8 @@ void RequestQueue::Count(Line* line, Queued* queued, bool in) {
   // Who goes beside another answer needs no prefill worker.
   const int64_t prompt = need.beside ? 0 : need.tokens;
   line->prompts.Set(&queued->prompt, in ? Tally::Counted(prompt) : std::nullopt);
-  if (!need.fingerprint.empty() || need.beam_tokens > 0) line->particular += sign;
+  const bool particular = need.beam_tokens > 0 || !need.unfit.empty() || !need.fingerprint.empty();
+  if (particular) line->particular += sign;
 }
 
 void RequestQueue::SetAbsent(Line* line, Queued* queued, std::optional<base::Instant> since) {

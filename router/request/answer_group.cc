@@ -195,6 +195,7 @@ void AnswerGroup::ConcludeIfOver() {
   std::optional<AnswerRoll::Failure> failure;
   std::optional<v1::Final> last;
   std::vector<HeldAnswer> best;
+  ByteBudget::Share share;  // of these
   RequestFigures total;
   {
     base::MutexLock lock(&mutex_);
@@ -206,10 +207,13 @@ void AnswerGroup::ConcludeIfOver() {
       best = held_->TakeBest(best_);
       for (HeldAnswer& answer : best) CountPrompt(usage_, &answer.final);
       *best.back().final.mutable_total_usage() = usage_;
+      share = gathered_.Become(BytesHeld(best));
     } else if (!failure) {
       last = std::move(last_);
       *last->mutable_total_usage() = usage_;
     }
+    held_.reset();
+    gathered_.Clear();
   }
   // The books are closed first, as those of a lone flow.
   context_->probe->RequestEnded(total);
@@ -219,11 +223,8 @@ void AnswerGroup::ConcludeIfOver() {
   } else if (last) {
     sink_->Finish(*std::move(last));
   } else {
-    sink_->FinishHeld(std::move(best));
+    sink_->FinishHeld(std::move(best), std::move(share));
   }
-  base::MutexLock lock(&mutex_);
-  held_.reset();
-  gathered_.Clear();
 }
 
 }  // namespace baton

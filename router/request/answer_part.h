@@ -31,7 +31,9 @@ class AnswerPart final : public AnswerSink {
   }
   void Finish(v1::Final final) override { group_->Finish(index_, figures_, std::move(final)); }
   // Beams are no answers of a group.
-  void FinishHeld(std::vector<HeldAnswer> /*answers*/) override { BATON_CHECK(false); }
+  void FinishHeld(std::vector<HeldAnswer> /*answers*/, ByteBudget::Share /*share*/) override {
+    BATON_CHECK(false);
+  }
   void Fail(const absl::Status& status) override { group_->Fail(index_, figures_, status); }
   std::optional<base::Instant> StalledSince() const override { return group_->StalledSince(); }
 

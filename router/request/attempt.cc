@@ -137,7 +137,11 @@ Attempt::Blame Attempt::BlameFor(const AttemptFailure& failure) const {
   if (broken && !context_->directory->IsAlive(blame.suspect)) {
     blame.outcome = AttemptOutcome::kWorkerDied;
   }
-  if (!CountsAgainstRequest(blame.outcome)) context_->directory->MarkFull(blame.suspect);
+  // What it found too long says nothing of other requests.
+  const bool of_worker = blame.outcome != AttemptOutcome::kTooLong;
+  if (of_worker && !CountsAgainstRequest(blame.outcome)) {
+    context_->directory->MarkFull(blame.suspect);
+  }
   return blame;
 }
 

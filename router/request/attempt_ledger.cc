@@ -88,7 +88,6 @@ bool IsWordOfReceiver(const absl::Status& status) {
 
 bool CountsAgainstRequest(AttemptOutcome outcome) {
   switch (outcome) {
-    case AttemptOutcome::kTooLong:  // placement knew the worker's size
     case AttemptOutcome::kUnknownTicket:
     case AttemptOutcome::kPushFailed:
     case AttemptOutcome::kStreamBroken:
@@ -115,6 +114,7 @@ void AttemptLedger::Record(AttemptOutcome outcome, const std::vector<WorkerKey>&
   std::erase_if(avoid_until_, [&](const auto& avoided) { return avoided.second <= now; });
   for (const WorkerKey& key : suspects) {
     if (counts) suspects_.insert(key);
+    if (outcome == AttemptOutcome::kTooLong) unfit_.insert(key);
     avoid_until_.emplace_back(key, now + avoid_for);
   }
 }

@@ -45,9 +45,10 @@ AttemptOutcome OutcomeOfStatus(const absl::Status& status);
 // may be heard here before it says so itself.
 bool IsWordOfReceiver(const absl::Status& status);
 
-// Whether an attempt that ended so counts towards the limit of attempts. A dead process, a broken
-// stream and a failed push do, and a worker that finds too long what it said it would hold; other
-// refusals and revocations do not.
+// Whether something broke in an attempt that ended so, which counts towards the limit of attempts.
+// A dead process, a broken stream and a failed push do; refusals and revocations do not. Those that
+// do not end by other bounds: a worker that had no room, or wants none, is asked again after a
+// while and until the request's deadline, and one that finds it too long is not asked again.
 bool CountsAgainstRequest(AttemptOutcome outcome);
 
 // Whether trying again is pointless: the request itself is at fault. What one worker finds too long
@@ -72,11 +73,13 @@ class AttemptLedger final {
                                       const absl::Status& last) const;
 
   std::set<WorkerKey> Avoid(base::Instant now) const;
+  // Those that found it too long, though placement took them for large enough.
+  const std::set<WorkerKey>& unfit() const { return unfit_; }
 
  private:
   int counted_ = 0;
   int not_finite_ = 0;
-  std::set<WorkerKey> suspects_;
+  std::set<WorkerKey> suspects_, unfit_;
   std::vector<std::pair<WorkerKey, base::Instant>> avoid_until_;
 };
 

@@ -1,4 +1,5 @@
 // The part of RequestFlow that begins attempts, applies their news and ends them.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,7 @@ std::string PrefillWorkerOf(const Attempt& attempt) {
 
 void RequestFlow::OpenAttempt(Placement placement) {
   ++attempts_;
+  ++opened_;
   if (!std::exchange(tried_, true)) {
     const bool asked = spec_.eos_steps || spec_.predict_every > 0 || logged_;
     if (!spec_.beams.on()) {
@@ -31,8 +33,8 @@ void RequestFlow::OpenAttempt(Placement placement) {
   };
   attempt_numerics_ = placement.decode.view.facts.numerics;
   EnterState(State::kReserving);
-  if (trace_ != nullptr) trace_->OpenAttempt(attempts_, placement);
-  attempt_ = std::make_unique<Attempt>(context_, Progress(), attempts_, std::move(placement),
+  if (trace_ != nullptr) trace_->OpenAttempt(opened_, placement);
+  attempt_ = std::make_unique<Attempt>(context_, Progress(), opened_, std::move(placement),
                                        NeedNow(), std::move(sink), deadline_);
   if (attempt_->local()) StopWaiting();
 }
@@ -83,7 +85,8 @@ void RequestFlow::Apply(const AttemptNews& news) {
 }
 
 void RequestFlow::Note(const AttemptFigures& figures) {
-  timings_.set_queue_ms(timings_.queue_ms() + figures.queue_ms);
+  // A worker's word that is no time at all leaves the sums of the metrics sound.
+  timings_.set_queue_ms(timings_.queue_ms() + std::max(0.0, figures.queue_ms));
   if (figures.prefill_ms) timings_.set_prefill_ms(*figures.prefill_ms);
   if (figures.kv_transfer_ms) timings_.set_kv_transfer_ms(*figures.kv_transfer_ms);
   if (figures.cached_tokens) cached_tokens_ = *figures.cached_tokens;
@@ -97,10 +100,12 @@ void RequestFlow::FailAttempt(const AttemptFailure& failure) {
   }
   const auto [outcome, suspect] = attempt_->BlameFor(failure);
   const base::Instant now = context_->clock->Now();
-  // Attempts count what broke; a worker without room broke nothing.
-  if (outcome == AttemptOutcome::kFull) --attempts_;
-  // What it was refused for want of a place was a wait, too, in that worker's line.
-  if (!waiting_since_) waiting_since_ = outcome == AttemptOutcome::kFull ? waited_until_ : now;
+  if (!pending_end_) {
+    // Attempts count what broke; a worker without room, or one that drains, broke nothing.
+    if (!CountsAgainstRequest(outcome)) --attempts_;
+    // What it was refused for want of a place was a wait, too, in that worker's line.
+    if (!waiting_since_) waiting_since_ = outcome == AttemptOutcome::kFull ? waited_until_ : now;
+  }
   spdlog::log(outcome == AttemptOutcome::kFull ? spdlog::level::info : spdlog::level::warn,
               "request {}: attempt {} on decode worker {}, prefill worker {} ended {} after {} "
               "tokens: {}",

@@ -2,6 +2,7 @@
 // the end.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/text/text_stream.h"
 #include "router/request/held_answers.h"
@@ -55,7 +56,9 @@ void RequestFlow::FinishBeams() {
   // The books are closed first, so that whoever has the answers finds the request in the figures
   // and its id free again.
   Close(ended.reason, absl::OkStatus());
-  sink_->FinishHeld(answers.TakeBest(spec_.beams.results));
+  std::vector<HeldAnswer> best = answers.TakeBest(spec_.beams.results);
+  ByteBudget::Share share = context_->budget->Add(spec_.client, BytesHeld(best));
+  sink_->FinishHeld(std::move(best), std::move(share));
 }
 
 int32_t RequestFlow::BeamTokens() const {

@@ -105,6 +105,7 @@ void RequestFlow::Fail(const absl::Status& status, FinishReason reason) {
                                  : reason == FinishReason::kDeadline ? AttemptOutcome::kDeadline
                                                                      : AttemptOutcome::kOther;
   EndAttempt(outcome, FinishReason::kNone);
+  StopWaiting();  // if that is what it did to its end
   timings_.set_total_ms(base::Milliseconds(context_->clock->Now() - arrived_));
   Close(reason, status);
   sink_->Fail(Named(status, spec_.request_id));
@@ -155,6 +156,7 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   figures.prompt_tokens = static_cast<int32_t>(spec_.prompt.size());
   figures.output_tokens = output_ ? output_->size() : 0;
   figures.output_tokens += BeamTokens();
+  if (!rejected_) figures.queue_ms = timings_.queue_ms();
   if (output_) figures.natural_end_step = output_->natural_end_step();
   LogEnd(figures);
   if (trace_ != nullptr) {

@@ -31,7 +31,7 @@ RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr
       logged_(context->eos_log != nullptr && !spec_.beams.on() &&
               context->eos_log->Samples(spec_.request_id)),
       trace_(std::move(trace)),
-      waiting_since_(arrived),
+      waiting_since_(spec_.index == 0 ? arrived : context->clock->Now()),
       unix_arrived_(context->clock->UnixNow()) {
   if (trace_ != nullptr) trace_->Accept(spec_, context->model.name);
 }
@@ -151,7 +151,6 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
 
 void RequestFlow::OnBegunBeside(BegunBeside& begun) {
   beside_ = std::move(begun.decode);
-  waiting_since_ = context_->clock->Now();  // not while the first answer was prepared
   BeginAnswer("");
 }
 
@@ -193,6 +192,7 @@ RoutingNeed RequestFlow::NeedNow() const {
   }
   need.fingerprint = fingerprint_;
   need.avoid = ledger_.Avoid(context_->clock->Now());
+  need.unfit = ledger_.unfit();
   need.prefix = PrefixOf(Progress(), output_->ids().size(), *context_);
   // The token before the first that is scored has logits that no cache holds.
   if (const int32_t score = NextScore(); score > 0) need.cacheable_tokens = score - 1;
@@ -278,7 +278,6 @@ void RequestFlow::StopWaiting() {
   const base::Duration waited = waited_until_ - *waiting_since_;
   waiting_since_.reset();
   timings_.set_queue_ms(timings_.queue_ms() + base::Milliseconds(waited));
-  context_->probe->Waited(spec_.tenant, waited);
 }
 
 void RequestFlow::ArmTick() {

@@ -129,7 +129,7 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
     const bool some = spec_.prompt_logprobs && scored_ < std::ssize(spec_.prompt);
     return some ? scored_ : 0;
   }
-  // Its prompt is being computed: closes the account of the wait before it.
+  // Its prompt is being computed, or never will be: closes the account of the wait before that.
   void StopWaiting();
   // What follows a failed attempt: the end of the request, a wait for certainty about a death, or
   // the queue again.
@@ -214,13 +214,15 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   std::unique_ptr<WatchedAnswer> watched_;  // null: the page does without it
   std::unique_ptr<Attempt> attempt_;
   AttemptLedger ledger_;
-  int32_t attempts_ = 0;
+  int32_t opened_ = 0;            // attempts, each with its number
+  int32_t attempts_ = 0;          // of these, but for those that broke nothing and were in vain
   std::string attempt_numerics_;  // of the decode worker of the attempt that was opened last
   std::string numerics_;          // and of that whose token was accepted last
   int32_t scored_ =
       1;  // tokens of the prompt that the client has the logprobs of, or that have none
   bool tried_ = false;  // an attempt was opened, perhaps one that a full worker refused
-  // Since when it waits for its prompt to be computed; empty while that or decoding goes on.
+  // Since when it waits for its prompt to be computed, a further answer from when it could begin;
+  // empty while that or decoding goes on.
   std::optional<base::Instant> waiting_since_;
   base::Instant waited_until_{};  // where that is empty
   uint64_t waiter_ = 0;           // in the admission queue; 0 = none

@@ -337,14 +337,15 @@ std::string_view ChosenByName(ChosenBy chosen_by) {
 bool CouldDecode(const WorkerView& decode, const RoutingNeed& need) {
   return need.longest_sequence() <= decode.context() && need.peak_tokens <= decode.pool_tokens() &&
          (need.fingerprint.empty() || decode.facts.fingerprint == need.fingerprint) &&
-         Knows(decode.facts, need);
+         Knows(decode.facts, need) && !IsUnfit(decode, need);
 }
 
 bool WantsAllThat(const RoutingNeed& need, const RoutingNeed& other) {
   return need.longest_sequence() <= other.longest_sequence() &&
          need.peak_tokens <= other.peak_tokens &&
          (need.fingerprint.empty() || need.fingerprint == other.fingerprint) &&
-         (need.beam_tokens == 0 || other.beam_tokens > 0);
+         (need.beam_tokens == 0 || other.beam_tokens > 0) &&
+         std::ranges::includes(other.unfit, need.unfit);
 }
 
 bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode) {

@@ -51,6 +51,7 @@ struct RoutingNeed {
   // do.
   std::string fingerprint;
   std::set<WorkerKey> avoid;  // passed over while there is another
+  std::set<WorkerKey> unfit;  // never to be asked again, for they found it too long
   // The chain of those tokens, or null when nothing depends on it. Shared because needs are copied.
   std::shared_ptr<const PrefixChain> prefix;
   // Of `tokens`, those that the worker that computes the prompt may take from its cache. What comes

@@ -1,6 +1,7 @@
 #include "router/workers/worker_fit.h"
 
 #include <algorithm>
+#include <set>
 
 #include "common/rpc/protocol_version.h"
 
@@ -11,6 +12,13 @@ namespace {
 int64_t Taken(int64_t held, const RoutingNeed& need) {
   const int64_t block = need.prefix->block_tokens;
   return std::min(held, need.cacheable_tokens / block * block);
+}
+
+// Whether the worker is among `keys`, of which there are hardly any.
+bool IsOf(const std::set<WorkerKey>& keys, const WorkerView& view) {
+  return std::ranges::any_of(keys, [&](const WorkerKey& key) {
+    return key.incarnation == view.facts.incarnation && key.address == view.address;
+  });
 }
 
 }  // namespace
@@ -25,11 +33,9 @@ int64_t ExpectedTokens(const WorkerView& view, const RoutingNeed& need, const Ro
   return Taken(input.hints->ExpectedTokens(view.key(), *need.prefix), need);
 }
 
-bool IsAvoided(const WorkerView& view, const RoutingNeed& need) {
-  return std::ranges::any_of(need.avoid, [&](const WorkerKey& key) {
-    return key.incarnation == view.facts.incarnation && key.address == view.address;
-  });
-}
+bool IsAvoided(const WorkerView& view, const RoutingNeed& need) { return IsOf(need.avoid, view); }
+
+bool IsUnfit(const WorkerView& view, const RoutingNeed& need) { return IsOf(need.unfit, view); }
 
 bool MayBeAsked(const WorkerView& view, base::Instant now) {
   return now >= view.full_until && now <= view.fresh_until;
@@ -56,7 +62,8 @@ bool IsPrefillKept(const WorkerView& decode, const RoutingInput& input) {
 bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const RoutingNeed& need) {
   const bool same = prefill.facts.incarnation == decode.facts.incarnation;
   return !same && CanPair(prefill.facts, decode.facts) && Knows(prefill.facts, need) &&
-         need.tokens + 1 <= prefill.facts.max_model_len && need.tokens <= prefill.context();
+         need.tokens + 1 <= prefill.facts.max_model_len && need.tokens <= prefill.context() &&
+         !IsUnfit(prefill, need);
 }
 
 bool AnyCouldPrefill(const WorkerView& decode, const RoutingNeed& need, const RoutingInput& input) {

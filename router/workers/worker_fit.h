@@ -16,6 +16,7 @@ int64_t HeldTokens(const WorkerView& view, const RoutingNeed& need, const Routin
 int64_t ExpectedTokens(const WorkerView& view, const RoutingNeed& need, const RoutingInput& input);
 
 bool IsAvoided(const WorkerView& view, const RoutingNeed& need);
+bool IsUnfit(const WorkerView& view, const RoutingNeed& need);
 // Whether the worker's last word is recent and was not FULL.
 bool MayBeAsked(const WorkerView& view, base::Instant now);
 bool HasRoomForPrompt(const WorkerView& view);

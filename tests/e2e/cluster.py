@@ -20,6 +20,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("BATON_BIN", ROOT / "build/cpu/bin"))
 DEMO_MODEL = pathlib.Path(os.environ.get("BATON_TEST_MODEL", ROOT / "models/demo"))
+MAKE_GGUF = os.environ.get("BATON_MAKE_GGUF", ROOT / "build/cpu/tests/make_gguf")
 # Sanitizer builds are several times slower.
 PATIENCE_S = float(os.environ.get("BATON_PATIENCE_S", "60"))
 GENERATE_PATIENCE_S = 10 * PATIENCE_S  # all requests of one `baton generate`

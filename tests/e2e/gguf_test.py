@@ -1,14 +1,12 @@
 """A GGUF file is served as the directory that it was made from; what is no such file is refused with a reason."""
 
-import os
 import pathlib
 import subprocess
 import tempfile
 import unittest
 
-from cluster import BIN, DEMO_MODEL, PATIENCE_S, ROOT, Cluster
+from cluster import BIN, DEMO_MODEL, MAKE_GGUF, PATIENCE_S, Cluster
 
-MAKE_GGUF = os.environ.get("BATON_MAKE_GGUF", ROOT / "build/cpu/tests/make_gguf")
 REQUESTS = [{"request_id": f"r{i}", "temperature": 0, "max_tokens": 40,
              "messages": [{"role": "user", "content": text}]}
             for i, text in enumerate(["Tell me a story about a fox.", "What is 7 + 5?", "Write a list of four words."])]

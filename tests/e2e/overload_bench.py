@@ -10,6 +10,7 @@ are not equally fast, the latter says more about them than about the queue.
 """
 
 import argparse
+import collections
 import json
 import re
 import subprocess
@@ -17,11 +18,22 @@ import tempfile
 
 from cluster import BIN, Cluster
 
+COMPLAINT = re.compile(r"[-\d]+ [:.\d]+ ([WEC] .*)")
+
+
+def attempts(router):
+    """The attempts of a router that runs, by how they ended."""
+    ended = collections.Counter()
+    for series, labels, value in router.metrics().series:
+        if series == "baton_attempts_total":
+            ended[labels["outcome"]] += int(value)
+    return +ended
+
 
 class Figures:
-    """What one router's log and metrics say."""
+    """What one router's log and metrics say; `ended` are its attempts."""
 
-    def __init__(self, router, log):
+    def __init__(self, router, log, ended):
         summaries = log.with_name(log.name + ".requests.jsonl")
         rows = [json.loads(line) for line in summaries.read_text().splitlines()]
         rows.sort(key=lambda row: row["timestamp"])
@@ -31,8 +43,11 @@ class Figures:
         self.ttft = [row["timings_ms"]["ttft"] / 1e3 for row in rows]
         self.extra_attempts = sum(max(0, row["attempts"] - 1) for row in rows)
         self.queue = [row["timings_ms"]["queue"] / 1e3 for row in rows]
-        self.warnings = sum(bool(re.search(r"\[warning\]|\bwarn", line))
-                            for line in router.log.read_text(errors="replace").splitlines())
+        # Those in which nothing broke do not count as a request's `attempts`.
+        self.in_vain = {outcome: count for outcome, count in ended.items()
+                        if outcome not in ("finished", "released")}
+        lines = router.log.read_text(errors="replace").splitlines()
+        self.complaints = [found[1] for found in map(COMPLAINT.match, lines) if found]
 
     def overtaken(self, waits):
         """By how many each request was overtaken on its way to what came so long after its arrival."""
@@ -42,7 +57,7 @@ class Figures:
     def line(self, places):
         ttft = sorted(self.ttft)
         parts = [f"{len(ttft)} answers, {self.failed} failed, {self.extra_attempts} extra attempts, "
-                 f"{self.warnings} warnings"]
+                 f"attempts in vain {self.in_vain}, {len(self.complaints)} warnings"]
         for what, waits in (("prompts", self.queue), ("first tokens", self.ttft)):
             overtaken = self.overtaken(waits)
             parts.append(f"overtaken by {max(overtaken, default=0)} {what} at most "
@@ -64,7 +79,9 @@ def bench(router, options):
 def measure(options):
     """Runs the load; the figures of each router."""
     flags = ["--max-num-seqs", str(options.places), "--kv-cache-memory", "1GiB"]
-    with Cluster(decode=options.decode, prefill=options.prefill, flags=flags) as cluster:
+    # Each request of the load ignores EOS, of which a router would warn.
+    with Cluster(decode=options.decode, prefill=options.prefill, flags=flags,
+                 router_flags=["--ignore-eos", "allow"]) as cluster:
         routers = [cluster.router]
         logs = [cluster.eos_log]
         try:
@@ -79,11 +96,10 @@ def measure(options):
                 if code != 0:
                     print(output.read())
                 output.close()
-            for worker in [*cluster.decode, *cluster.prefill]:
-                worker.terminate()
-            for router in routers:
+            ended = [attempts(router) for router in routers]
+            for router in routers:  # before the workers, of whose end they would warn
                 router.terminate()
-            figures = [Figures(*pair) for pair in zip(routers, logs)]
+            figures = [Figures(*of_one) for of_one in zip(routers, logs, ended)]
         finally:
             for router in routers[1:]:
                 router.kill()
@@ -100,6 +116,8 @@ def main():
     figures = measure(options)
     for number, one in enumerate(figures):
         print(f"router {number}: {one.line(places)}")
+        for complaint in one.complaints[:20]:
+            print(f"  {complaint}")
     means = [sum(one.queue) / len(one.queue) for one in figures]
     if len(means) > 1:
         print(f"mean waits: {', '.join(f'{mean:.2f} s' for mean in means)}; "

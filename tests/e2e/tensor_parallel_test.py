@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from cluster import BIN, DEMO_MODEL, PATIENCE_S, Cluster
+from cluster import BIN, DEMO_MODEL, MAKE_GGUF, PATIENCE_S, Cluster
 
 TOPICS = ["a fox and a bird", "the king's garden", "a boat on the river", "a lamp in the night"]
 
@@ -80,16 +80,26 @@ class TensorParallelTest(unittest.TestCase):
 
 
 class SmallWeightsTest(unittest.TestCase):
-    """Two ranks with weights of 4 bits write what one worker of two ranks writes; that of one rank may round otherwise."""
+    """Two ranks with small weights write what one worker of two ranks writes; that of one rank may round otherwise."""
 
-    def test_heads_stay_apart(self):
+    def check_heads_stay_apart(self, make, name):
         with tempfile.TemporaryDirectory(prefix="baton-ranks-") as folder:
-            model = pathlib.Path(folder) / "w4"
-            subprocess.run([BIN / "baton", "model", "quantize", DEMO_MODEL, model, "--scheme", "w4", "--group", "32"],
-                           check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
+            model = pathlib.Path(folder) / name
+            subprocess.run(make(model), check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
             ways = type("SmallWays", (TensorParallelTest,), {"model": model, "ranks": 2})
             ways.setUpClass()
+            self.assertEqual(len(set(map(tuple, ways.expected))), len(TOPICS), "they depend on prompts")
             ways("check_split").check_split(2, 2)
+
+    def test_integers(self):
+        self.check_heads_stay_apart(
+            lambda model: [BIN / "baton", "model", "quantize", DEMO_MODEL, model, "--scheme", "w4",
+                           "--group", "32"], "w4")
+
+    def test_units_and_minimums_of_a_gguf_file(self):
+        """Its blocks, which are random, span the columns of both ranks."""
+        self.check_heads_stay_apart(
+            lambda model: [MAKE_GGUF, DEMO_MODEL, model, "Q4_K"], "q4.gguf")
 
 
 class Int8KvTest(unittest.TestCase):

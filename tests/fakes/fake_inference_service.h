@@ -41,6 +41,12 @@ class FakeInferenceService final : public baton::v1::InferenceService::Service {
     fingerprint_ = fingerprint;
   }
 
+  // That of GetModelInfo, empty at first.
+  void SetSampling(const baton::v1::SamplingDefaults& sampling) {
+    base::MutexLock lock(&mutex_);
+    sampling_ = sampling;
+  }
+
   // Of grpc.health.v1, for each service; true at first.
   void SetServing(bool serving) { server_->GetHealthCheckService()->SetServingStatus(serving); }
 
@@ -68,6 +74,7 @@ class FakeInferenceService final : public baton::v1::InferenceService::Service {
       eos->add_sources(baton::v1::EOS_TOKEN_SOURCE_TOKENIZER);
       base::MutexLock lock(&server_->mutex_);
       info->set_fingerprint(server_->fingerprint_);
+      *info->mutable_default_sampling() = server_->sampling_;
       return grpc::Status::OK;
     }
 
@@ -111,6 +118,7 @@ class FakeInferenceService final : public baton::v1::InferenceService::Service {
   std::unique_ptr<grpc::Server> server_;
   mutable base::Mutex mutex_;
   std::string fingerprint_ ABSL_GUARDED_BY(mutex_) = "f1";
+  baton::v1::SamplingDefaults sampling_ ABSL_GUARDED_BY(mutex_);
   std::vector<baton::v1::GenerateRequest> generate_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<baton::v1::ChatGenerateRequest> chat_requests_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,9 +1,17 @@
-// What router and workers tell each other about one request.
+// What router and workers tell each other about one request, and the trace that it belongs to,
+// which clients name, too.
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_split.h"
+#include "baton/worker/v1/decode.pb.h"
 #include "baton/worker/v1/generation.pb.h"
 #include "common/rpc/generation.h"
 #include "common/sched/limits.h"
+#include "common/trace/trace_context.h"
+#include "google/protobuf/stubs/logging.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/wire.h"
 
@@ -58,6 +66,53 @@ void CheckTicket(const worker_pb::Ticket& message) {
   BATON_CHECK(SameTicket(*TicketFromProto(written), *ticket));
 }
 
+void CheckScores(const worker_pb::PromptScores& message) {
+  const PlacedScores scores = ScoresFromProto(message);
+  BATON_CHECK(std::ssize(scores.scores) == message.scores_size());
+  worker_pb::PromptScores written, rewritten;
+  ScoresToProto(scores, &written);
+  ScoresToProto(ScoresFromProto(written), &rewritten);
+  BATON_CHECK(BytesOf(rewritten) == BytesOf(written));
+}
+
+// The router refuses a search that has an answer without tokens or reason; the others it reads as
+// they were written.
+void CheckBeams(const worker_pb::DecodeFinal& message) {
+  std::vector<BeamResult> beams = BeamsFromProto(message.beams());
+  BATON_CHECK(std::ssize(beams) == message.beams_size());
+  for (int i = 0; i < message.beams_size(); ++i) {
+    const auto& beam = beams[static_cast<size_t>(i)];
+    BATON_CHECK(std::ranges::equal(beam.tokens, message.beams(i).ids())) << i;
+  }
+  std::erase_if(beams, [](const BeamResult& beam) {
+    return beam.tokens.empty() || beam.reason == FinishReason::kNone;
+  });
+  worker_pb::DecodeFinal written, rewritten;
+  BeamsToProto(beams, written.mutable_beams());
+  BeamsToProto(BeamsFromProto(written.beams()), rewritten.mutable_beams());
+  BATON_CHECK(BytesOf(rewritten) == BytesOf(written));
+  BATON_CHECK(rewritten.beams_size() == std::ssize(beams));
+}
+
+// A trace that is taken over is passed on as one that is taken over, the same.
+void CheckTrace(std::string_view input) {
+  constexpr size_t kMaxStateBytes = 512;
+  const std::vector<std::string> parents = absl::StrSplit(std::string(TakeSection(&input)), '\n');
+  const std::vector<std::string> states = absl::StrSplit(std::string(input), '\n');
+  const std::optional<TraceContext> context = ContextOfHeaders(parents, states);
+  BATON_CHECK(!context || parents.size() == 1);
+  if (!context) return;
+  BATON_CHECK((context->trace_high != 0 || context->trace_low != 0) && context->span != 0);
+  BATON_CHECK(context->state.size() <= kMaxStateBytes) << context->state.size();
+  BATON_CHECK(std::ranges::all_of(context->state, [](char c) { return ' ' <= c && c <= '~'; }));
+  const auto again = ContextOfHeaders({FormatTraceparent(*context)}, {context->state});
+  BATON_CHECK(again.has_value() && TraceIdHex(*again) == TraceIdHex(*context));
+  BATON_CHECK(again->span == context->span && again->sampled == context->sampled);
+  BATON_CHECK(again->state == context->state);
+  BATON_CHECK(!SampledByRatio(*context, 0) && SampledByRatio(*context, 1));
+  BATON_CHECK(!SampledByRatio(*context, 0.25) || SampledByRatio(*context, 0.5));
+}
+
 template <typename Message>
 void CheckParsed(std::string_view bytes, void (*check)(const Message&)) {
   Message message;
@@ -67,15 +122,22 @@ void CheckParsed(std::string_view bytes, void (*check)(const Message&)) {
 }  // namespace
 
 FUZZ_TARGET(generation) {
-  switch (TakeChoice(&input, 4)) {
+  google::protobuf::SetLogHandler(nullptr);  // which would tell of every string that is no UTF-8
+  switch (TakeChoice(&input, 7)) {
     case 0:
       return CheckParsed(input, CheckGeneration);
     case 1:
       return CheckParsed(input, CheckToken);
     case 2:
       return CheckParsed(input, CheckEnding);
-    default:
+    case 3:
       return CheckParsed(input, CheckTicket);
+    case 4:
+      return CheckParsed(input, CheckScores);
+    case 5:
+      return CheckParsed(input, CheckBeams);
+    default:
+      return CheckTrace(input);
   }
 }
 

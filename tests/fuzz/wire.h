@@ -33,12 +33,18 @@ inline grpc::ByteBuffer ByteBufferOf(std::string_view bytes, size_t slice_bytes)
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 
+// A byte as a choice among `count`; a digit below `count` chooses itself.
+constexpr unsigned ChoiceOf(char byte, unsigned count) {
+  return static_cast<unsigned char>(byte - '0') % count;
+}
+static_assert(ChoiceOf('0', 5) == 0 && ChoiceOf('4', 5) == 4 && ChoiceOf('\xff', 7) < 7);
+
 // Takes the first byte of `input`, a digit in the corpus, as a choice among `count`.
 inline unsigned TakeChoice(std::string_view* input, unsigned count) {
   if (input->empty()) return 0;
-  const auto first = static_cast<unsigned char>(input->front());
+  const unsigned choice = ChoiceOf(input->front(), count);
   input->remove_prefix(1);
-  return (first + 256u - '0') % count;
+  return choice;
 }
 
 }  // namespace baton::fuzz

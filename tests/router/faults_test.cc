@@ -5,56 +5,12 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "tests/router/router_fixture.h"
+#include "tests/router/faults_fixture.h"
 
 namespace baton::testing {
 namespace {
 
 using ::testing::ElementsAreArray;
-
-// A fault that happens once, at the `count`th time that some worker is at its point.
-struct OneFault {
-  FakePoint point;
-  int32_t index = -1;  // -1: at any
-  FakeAction action;
-  std::shared_ptr<std::atomic<int>> left = std::make_shared<std::atomic<int>>(1);
-
-  FakeAction operator()(const FakeMoment& moment) const {
-    const bool here = moment.point == point && (index < 0 || moment.index == index);
-    if (!here || left->fetch_sub(1) <= 0) return FakeAction::Go();
-    return action;
-  }
-};
-
-absl::Status Lost() { return absl::UnavailableError("connection lost"); }
-absl::Status WithReason(absl::StatusCode code, Reason reason) {
-  return MakeError(code, {.reason = reason}, "scripted");
-}
-
-class FaultsTest : public RouterTest {
- protected:
-  FaultsTest() {
-    options_.deadlines.avoid = std::chrono::milliseconds(300);
-    options_.deadlines.full_backoff = std::chrono::milliseconds(20);
-  }
-
-  void StartSplit(const std::function<FakeAction(const FakeMoment&)>& script, int workers = 2) {
-    for (int i = 0; i < workers; ++i) {
-      AddDecode([&](FakeWorkerOptions& worker) { worker.script = script; });
-      AddPrefill([&](FakeWorkerOptions& worker) { worker.script = script; });
-    }
-    StartRouter();
-  }
-
-  void ExpectUndisturbed(const Answer& answer, int attempts) {
-    ASSERT_TRUE(answer.status.ok()) << answer.status;
-    EXPECT_THAT(answer.ids, ElementsAreArray(Expected("fault", 12)));
-    EXPECT_EQ(answer.text, TextOf(Expected("fault", 12)));
-    EXPECT_EQ(answer.final->usage().completion_tokens(), 12);
-    EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_LENGTH);
-    EXPECT_EQ(answer.final->attempts(), attempts);
-  }
-};
 
 class ForeignTokenTest : public FaultsTest, public ::testing::WithParamInterface<int32_t> {};
 
@@ -191,34 +147,6 @@ TEST_F(FaultsTest, WorkerThatDoesNotKnowACallCostsAnAttemptAndNoRequest) {
   }
 }
 
-TEST_F(FaultsTest, RevokedExpiredAndDrainedAttemptsAreNotCounted) {
-  const std::vector<std::pair<Reason, std::string>> ends = {
-      {Reason::kRevoked, "revoked"}, {Reason::kExpired, "expired"}, {Reason::kDrained, "draining"}};
-  for (const auto& [reason, outcome] : ends) {
-    const auto left = std::make_shared<std::atomic<int>>(7);
-    decode_.clear();
-    prefill_.clear();
-    router_.reset();
-    StartSplit([left, reason = reason](const FakeMoment& moment) {
-      const bool here = moment.point == FakePoint::kToken;
-      if (!here || left->fetch_sub(1) <= 0) return FakeAction::Go();
-      return FakeAction::Fail(WithReason(absl::StatusCode::kAborted, reason));
-    });
-    ExpectUndisturbed(Generate(Request("fault", 12)), 8);
-    EXPECT_EQ(Metric("baton_attempts_total{outcome=\"" + outcome + "\""), 7);
-  }
-}
-
-TEST_F(FaultsTest, FullDecodeWorkersAreTriedAgainUntilOneHasRoom) {
-  const auto left = std::make_shared<std::atomic<int>>(6);
-  StartSplit([=](const FakeMoment& moment) {
-    if (moment.point != FakePoint::kDecodeOpen || left->fetch_sub(1) <= 0) return FakeAction::Go();
-    return FakeAction::Fail(WithReason(absl::StatusCode::kResourceExhausted, Reason::kFull));
-  });
-  ExpectUndisturbed(Generate(Request("fault", 12)), 1);  // nothing broke
-  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"full\""), 6);
-}
-
 TEST_F(FaultsTest, PrefillRefusedBeforeAnyWorkGoesToAnotherUnderTheSameReservation) {
   StartSplit(
       OneFault{FakePoint::kPrefillOpen, -1,
@@ -227,22 +155,6 @@ TEST_F(FaultsTest, PrefillRefusedBeforeAnyWorkGoesToAnotherUnderTheSameReservati
   EXPECT_EQ(prefill_[0]->prefill_streams() + prefill_[1]->prefill_streams(), 2);
   EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 1);
   EXPECT_EQ(Metric("baton_router_worker_retries_total{outcome=\"accepted\""), 1);
-}
-
-// As of a prompt that waited too long at a worker full of reservations: its push was open.
-TEST_F(FaultsTest, PrefillRevokedBehindItsPushGoesBackToTheQueueAndIsNotCounted) {
-  const auto left = std::make_shared<std::atomic<int>>(6);
-  StartSplit([=](const FakeMoment& moment) {
-    if (moment.point != FakePoint::kPrefillOpen || left->fetch_sub(1) <= 0) return FakeAction::Go();
-    return FakeAction::Fail(WithReason(absl::StatusCode::kAborted, Reason::kRevoked));
-  });
-  ExpectUndisturbed(Generate(Request("fault", 12)), 7);
-  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"revoked\""), 6);
-  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"push_failed\""), 0);
-  EXPECT_EQ(Metric("baton_router_worker_retries_total{outcome=\"accepted\""), 0);
-  // One reservation for each prompt: none is offered twice.
-  EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 7);
-  EXPECT_EQ(prefill_[0]->prefill_streams() + prefill_[1]->prefill_streams(), 7);
 }
 
 // Whether an answer has run away hangs on the last chance to end, which a replay brings along.
@@ -411,13 +323,6 @@ TEST_F(FaultsTest, LateFullIsFullAndNoBrokenStream) {
   ExpectUndisturbed(Generate(Request("fault", 12)), 1);
   EXPECT_EQ(Metric("baton_attempts_total{outcome=\"full\""), 5);
   EXPECT_EQ(Metric("baton_attempts_total{outcome=\"stream_broken\""), 0);
-}
-
-TEST_F(FaultsTest, TooLongForAWorkerIsThatWorkersAffair) {
-  StartSplit(OneFault{FakePoint::kDecodeOpen, -1,
-                      FakeAction::Fail(InvalidArgument(Reason::kTooLong, "max_tokens", "no"))});
-  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
-  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"too_long\""), 1);
 }
 
 TEST_F(FaultsTest, RestartedWorkerServesAgain) {

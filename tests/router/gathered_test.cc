@@ -12,11 +12,15 @@
 #include "grpcpp/client_context.h"
 #include "tests/fakes/raw_http.h"
 #include "tests/router/router_fixture.h"
+#include "tests/router/small_window.h"
 
 namespace baton::testing {
 namespace {
 
 using ::testing::HasSubstr;
+
+// Longer than what ends at once takes to end.
+constexpr auto kAWhile = std::chrono::milliseconds(300);
 
 class GatheredTest : public RouterTest {
  protected:
@@ -85,6 +89,26 @@ TEST_F(GatheredTest, AnswersThatAreRankedCountEvenInAStream) {
   context.TryCancel();
   ReadAnswer(reader.get());
   EXPECT_TRUE(Eventually([&] { return Bytes() == 0; }));
+}
+
+// It has ended once its first token is there, and is far larger than the client's window.
+TEST_F(GatheredTest, AnswersThatAreRankedCountInAStreamUntilTheirClientHasThemOrIsGone) {
+  StartWith(0);
+  v1::GenerateRequest request = Long(6000);
+  request.mutable_spec()->mutable_sampling()->set_temperature(1);
+  request.mutable_spec()->mutable_sampling()->set_best_of(2);
+  const auto slow = SmallWindowStub(*router_);
+  for (const bool reads : {false, true}) {
+    grpc::ClientContext context;
+    const auto reader = slow->Generate(&context, request);
+    v1::GenerateResponse message;
+    while (reader->Read(&message) && !message.has_delta()) {
+    }
+    EXPECT_FALSE(Eventually([&] { return Bytes() == 0; }, kAWhile));
+    if (!reads) context.TryCancel();
+    EXPECT_EQ(ReadAnswer(reader.get()).status.ok(), reads);
+    EXPECT_TRUE(Eventually([&] { return Bytes() == 0; }));
+  }
 }
 
 TEST_F(GatheredTest, WhatIsNotStreamedOverHttpCountsWhileItGrows) {
@@ -182,6 +206,25 @@ TEST_F(GatheredTest, AWholeAnswerOverHttpCountsUntilItsClientHasItOrIsGone) {
       const std::string head = client->ReadTo("\r\n\r\n");
       const size_t bytes = std::stoul(head.substr(head.find("Content-Length: ") + 16));
       EXPECT_EQ(client->ReadBytes(bytes).size(), bytes);
+    } else {
+      client->Close();
+    }
+    EXPECT_TRUE(Eventually([&] { return Bytes() == 0; }));
+  }
+}
+
+TEST_F(GatheredTest, AnswersThatAreRankedCountInAStreamOverHttpUntilTheirClientHasThemOrIsGone) {
+  StartWith(0);
+  const std::string body =
+      R"({"stream":true,"n":1,"best_of":2,"temperature":1,"max_tokens":6000,"logprobs":20,)"
+      R"("prompt":"much"})";
+  for (const bool reads : {true, false}) {
+    const auto client = OpenHttp(body, reads ? 0 : 4096);
+    // Its head comes with all of it.
+    EXPECT_THAT(client->ReadTo("\r\n\r\n"), HasSubstr("HTTP/1.1 200"));
+    EXPECT_FALSE(Eventually([&] { return Bytes() == 0; }, kAWhile));
+    if (reads) {
+      EXPECT_THAT(client->ReadAll(), HasSubstr("data: [DONE]"));
     } else {
       client->Close();
     }

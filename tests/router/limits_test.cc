@@ -3,8 +3,9 @@
 
 #include <thread>
 
-#include "grpcpp/create_channel.h"
+#include "common/rpc/status_map.h"
 #include "tests/router/router_fixture.h"
+#include "tests/router/small_window.h"
 
 namespace baton::testing {
 namespace {
@@ -130,16 +131,6 @@ TEST_F(LimitsTest, WorkersOfDifferentFingerprintsAreNeverPaired) {
   EXPECT_EQ(prefill_[0]->prefill_streams(), 0);
 }
 
-// A client whose transport takes 64 KiB at most before somebody reads.
-std::unique_ptr<v1::InferenceService::Stub> SmallWindowStub(const Router& router) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return v1::InferenceService::NewStub(
-      grpc::CreateCustomChannel(router.address(), grpc::InsecureChannelCredentials(), arguments));
-}
-
 // Limits with a worker whose answers are long, so that a client that is slow to read falls behind.
 class SlowClientTest : public LimitsTest {
  protected:
@@ -154,6 +145,16 @@ class SlowClientTest : public LimitsTest {
     v1::GenerateRequest request = Request("much", max_tokens);
     request.mutable_spec()->mutable_eos()->set_steps(true);
     return request;
+  }
+  // Of which the client gets nothing before its end.
+  static v1::GenerateRequest Ranked(v1::GenerateRequest request) {
+    request.mutable_spec()->mutable_sampling()->set_temperature(1);
+    request.mutable_spec()->mutable_sampling()->set_best_of(2);
+    request.mutable_spec()->mutable_output()->set_logprobs(20);
+    return request;
+  }
+  double Bytes() {
+    return Metric("baton_request_bytes_inflight{engine=\"0\",model_name=\"tiny\",role=\"router\"");
   }
   bool OneEndedSlow() {
     return Eventually([&] {
@@ -222,15 +223,55 @@ TEST_F(SlowClientTest, ClientWithoutProgressEndsSlow) {
   EXPECT_TRUE(Eventually([&] { return decode_[0]->open_streams() == 0; }));
 }
 
+// The rest of an answer that has ended comes for as long as its client takes some of it.
+TEST_F(SlowClientTest, ClientThatReadsSteadilyGetsTheRestHoweverLongItTakes) {
+  constexpr int kTokens = 6000;
+  const auto patience = std::chrono::milliseconds(500);
+  options_.deadlines.slow_client = patience;
+  const v1::GenerateRequest request = Ranked(StartWith(kTokens));
+  const auto slow = SmallWindowStub(*router_);
+  grpc::ClientContext context;
+  const auto reader = slow->Generate(&context, request);
+  std::optional<base::Instant> ended;  // when the first of the answer came, all of which is ready
+  int tokens = 0;
+  bool is_final = false;
+  v1::GenerateResponse message;
+  while (reader->Read(&message)) {
+    tokens += message.delta().token_ids_size();
+    is_final = message.has_final();
+    if (!message.has_delta()) continue;
+    if (!ended) ended = clock_.Now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  const absl::Status status = FromGrpcStatus(reader->Finish());
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(is_final);
+  EXPECT_EQ(tokens, kTokens);
+  ASSERT_TRUE(ended);
+  EXPECT_GT(clock_.Now() - *ended, 2 * patience);
+}
+
+// And counts until then.
+TEST_F(SlowClientTest, ClientThatTakesNothingOfTheRestIsBrokenOff) {
+  options_.deadlines.slow_client = std::chrono::milliseconds(500);
+  const v1::GenerateRequest request = Ranked(StartWith(1500));
+  const auto slow = SmallWindowStub(*router_);
+  grpc::ClientContext context;
+  const auto reader = slow->Generate(&context, request);
+  EXPECT_TRUE(Eventually([&] { return Bytes() > 64 << 10; }));
+  EXPECT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return Bytes() == 0; }));
+  const Answer answer = ReadAnswer(reader.get());
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kCancelled) << answer.status;
+  EXPECT_FALSE(answer.final.has_value());
+}
+
 // Its answer is ready at once, and larger than the window.
 TEST_F(SlowClientTest, UnaryClientThatTakesNothingIsBrokenOffAndCountsUntilThen) {
   options_.deadlines.slow_client = std::chrono::seconds(3);
   v1::GenerateOnceRequest request;
   *request.mutable_spec() = StartWith(4000).spec();
   request.set_text("much");
-  const auto bytes = [&] {
-    return Metric("baton_request_bytes_inflight{engine=\"0\",model_name=\"tiny\",role=\"router\"");
-  };
   const auto slow = SmallWindowStub(*router_);
   grpc::ClientContext context;
   grpc::CompletionQueue queue;
@@ -239,8 +280,8 @@ TEST_F(SlowClientTest, UnaryClientThatTakesNothingIsBrokenOffAndCountsUntilThen)
   ASSERT_TRUE(Eventually([&] { return decode_[0]->decode_streams() == 1; }));
   // The books are closed before the answer is made.
   ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
-  EXPECT_TRUE(Eventually([&] { return bytes() > 64 << 10; }));
-  EXPECT_TRUE(Eventually([&] { return bytes() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return Bytes() > 64 << 10; }));
+  EXPECT_TRUE(Eventually([&] { return Bytes() == 0; }));
   v1::GenerateOnceResponse response;
   grpc::Status status;
   call->Finish(&response, &status, nullptr);

@@ -287,6 +287,16 @@ TEST_F(OpenAiTest, ModelsAreListedAndDescribed) {
   EXPECT_EQ(ErrorIn(other)["code"], "model_not_found");
 }
 
+// Processes refuse such a name at their start; a router must not end by it all the same.
+TEST_F(OpenAiTest, AModelWhoseNameIsNoUtf8IsListedWithAnotherCharacterThere) {
+  options_.served_model_name = "a\xff";
+  AddDecode();
+  StartWithHttp();
+  const auto list = client_->Get("/v1/models");
+  ASSERT_TRUE(list);
+  EXPECT_EQ(Json::parse(list->body)["data"][0]["id"], "a\uFFFD");
+}
+
 TEST_F(OpenAiTest, OtherPathsMethodsAndBodiesAreRefused) {
   AddDecode();
   StartWithHttp();

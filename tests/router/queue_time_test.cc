@@ -1,9 +1,14 @@
 // How long a request waited, as its answer and the metrics tell.
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <thread>
 
+#include "common/eos/eos_log.h"
+#include "nlohmann/json.hpp"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/router/router_fixture.h"
 
 namespace baton::testing {
@@ -16,6 +21,13 @@ class QueueAtPrefillTest : public RouterTest {
   void StayInTheQueue() {
     const base::Instant until = clock_.Now() + kWait;
     EXPECT_TRUE(Eventually([&] { return clock_.Now() >= until; }));
+  }
+  void ExpectOneSample(double queue_ms) {
+    for (const std::string name :
+         {"baton_request_queue_time_seconds", "baton_tenant_queue_time_seconds"}) {
+      EXPECT_NEAR(Metric(name + "_sum"), queue_ms / 1e3, 1e-6) << name;
+      EXPECT_EQ(Metric(name + "_count"), 1) << name;
+    }
   }
 };
 
@@ -52,11 +64,7 @@ TEST_P(QueueTimeTest, AllWaitsOfARequestAddUp) {
   const int waits = GetParam() == Reason::kFull ? 3 : 2;
   EXPECT_GE(timings.queue_ms(), waits * base::Milliseconds(kWait));
   EXPECT_LE(timings.queue_ms(), timings.ttft_ms());
-  for (const std::string name :
-       {"baton_request_queue_time_seconds", "baton_tenant_queue_time_seconds"}) {
-    EXPECT_NEAR(Metric(name + "_sum"), timings.queue_ms() / 1e3, 1e-6) << name;
-    EXPECT_EQ(Metric(name + "_count"), 2) << name;
-  }
+  ExpectOneSample(timings.queue_ms());
 }
 
 // A prefill worker kept the prompt in its line, and then had no place for it.
@@ -81,6 +89,112 @@ TEST_F(QueueAtPrefillTest, ALineThatWasLeftForAnotherPrefillWorkerCounts) {
   EXPECT_TRUE(*failed);
   EXPECT_EQ(answer.final->attempts(), 1);
   EXPECT_GE(answer.final->timings().queue_ms(), base::Milliseconds(kWait));
+  ExpectOneSample(answer.final->timings().queue_ms());
+}
+
+// The others are its own affair, as they are for the time to its first token.
+TEST_F(QueueAtPrefillTest, ARequestForSeveralAnswersHasTheWaitOfItsFirst) {
+  AddDecode();
+  StartRouter();
+  v1::GenerateRequest request = Request("wait", 3);
+  request.mutable_spec()->mutable_sampling()->set_n(3);
+  const Answer answer = Generate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  for (const v1::GenerateResponse& message : answer.messages) {
+    if (message.final().index() == 0 && message.has_final()) {
+      ExpectOneSample(message.final().timings().queue_ms());
+    }
+  }
+}
+
+// Requests that end while they wait: for a worker with a place, or for blocks.
+class DeathInQueueTest : public QueueAtPrefillTest {
+ protected:
+  DeathInQueueTest() {
+    auto log = EosLog::Open({.path = folder_ / "eos.jsonl", .meta_json = "{}\n"});
+    EXPECT_TRUE(log.ok()) << log.status();
+    eos_log_ = *std::move(log);
+  }
+  // What writes ends before the folder that it writes to.
+  ~DeathInQueueTest() override {
+    stub_.reset();
+    router_.reset();
+    eos_log_.reset();
+  }
+  void StartWithoutPlaces() {
+    AddDecode([](FakeWorkerOptions& worker) { worker.prefill_places_free = 0; });
+    StartRouter();
+  }
+  // It waited nearly all its life, and the log and the metrics say so.
+  void ExpectItWaited() {
+    ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+    const double sum_s = Metric("baton_request_queue_time_seconds_sum");
+    EXPECT_GE(sum_s, base::Seconds(kWait));
+    ExpectOneSample(1e3 * sum_s);
+    stub_.reset();
+    router_.reset();
+    std::ifstream file(folder_ / "eos.jsonl.requests.jsonl");
+    std::string line;
+    ASSERT_TRUE(std::getline(file, line));
+    const auto timings = nlohmann::json::parse(line)["timings_ms"];
+    EXPECT_NEAR(timings["queue"].get<double>(), 1e3 * sum_s, 1e-3);
+    EXPECT_LE(timings["queue"].get<double>(), timings["total"].get<double>());
+  }
+
+  const ScratchFolder folder_;
+};
+
+TEST_F(DeathInQueueTest, ADeadlineThatPassesInTheQueueEndsAWait) {
+  options_.deadlines.request = kWait;
+  StartWithoutPlaces();
+  EXPECT_EQ(Generate(Request("wait", 3)).status.code(), absl::StatusCode::kDeadlineExceeded);
+  ExpectItWaited();
+}
+
+TEST_F(DeathInQueueTest, AClientThatLeavesTheQueueHasWaited) {
+  StartWithoutPlaces();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("wait", 3));
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_num_requests_waiting{") == 1; }));
+  StayInTheQueue();
+  context.TryCancel();
+  EXPECT_EQ(ReadAnswer(reader.get()).status.code(), absl::StatusCode::kCancelled);
+  ExpectItWaited();
+}
+
+TEST_F(DeathInQueueTest, NoWorkerEndsAWait) {
+  options_.deadlines.no_worker = 2 * kWait;  // counted from when the last one went
+  StartWithoutPlaces();
+  decode_[0]->Kill();
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_router_worker_up") == 0; }));
+  EXPECT_EQ(ReasonText(Generate(Request("wait", 3)).status), "NO_WORKER");
+  ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+  EXPECT_EQ(Metric("baton_request_queue_time_seconds_count"), 1);
+}
+
+TEST_F(DeathInQueueTest, ADeadlineThatPassesBeforeBlocksAreGrantedEndsAWait) {
+  options_.deadlines.request = kWait;
+  AddDecode([](FakeWorkerOptions& worker) {
+    worker.script = [](const FakeMoment& moment) {
+      return moment.point == FakePoint::kReserved ? FakeAction::Hang() : FakeAction::Go();
+    };
+  });
+  AddPrefill();
+  StartRouter();
+  EXPECT_EQ(Generate(Request("wait", 3)).status.code(), absl::StatusCode::kDeadlineExceeded);
+  ExpectItWaited();
+}
+
+TEST_F(DeathInQueueTest, WhatTheQueueRefusesHasNoWait) {
+  options_.max_num_queued_reqs = 1;
+  StartWithoutPlaces();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("wait", 3));
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_num_requests_waiting{") == 1; }));
+  EXPECT_EQ(ReasonText(Generate(Request("wait", 3)).status), "QUEUE_FULL");
+  EXPECT_EQ(Metric("baton_request_queue_time_seconds_count"), 0);
+  context.TryCancel();
+  ReadAnswer(reader.get());
 }
 
 INSTANTIATE_TEST_SUITE_P(Attempts, QueueTimeTest,

@@ -1,7 +1,12 @@
 // Workers that differ in size or version.
 #include <gmock/gmock.h>
 
+#include <future>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/router/router_fixture.h"
 
@@ -143,13 +148,27 @@ TEST_F(UnevenWorkersTest, DuringARolloutNewRequestsGoToBothVersionsAndReplaysSta
   EXPECT_EQ(replays, 24);
 }
 
-// A crowd of requests at one router, each until its first token and then for as long as the test.
+// A crowd of requests at one router, each until its first token and then for as long as the test
+// lets it.
 class Crowd {
  public:
   explicit Crowd(std::unique_ptr<v1::InferenceService::Stub> stub) : stub_(std::move(stub)) {}
   ~Crowd() {
     for (const auto& call : calls_) call->context.TryCancel();
     for (const auto& call : calls_) ReadAnswer(call->reader.get());
+  }
+  // Reads the answers to their ends, all of which have to say `ids`; returns how many needed more
+  // than one attempt.
+  int ExpectAll(const std::vector<int32_t>& ids) {
+    int again = 0;
+    for (const auto& call : std::exchange(calls_, {})) {
+      const Answer rest = ReadAnswer(call->reader.get());
+      EXPECT_TRUE(rest.status.ok()) << rest.status;
+      call->ids.insert(call->ids.end(), rest.ids.begin(), rest.ids.end());
+      EXPECT_THAT(call->ids, ElementsAreArray(ids));
+      if (rest.final && rest.final->attempts() > 1) ++again;
+    }
+    return again;
   }
   void Add(int count, const v1::GenerateRequest& request) {
     const size_t begin = calls_.size();
@@ -160,6 +179,8 @@ class Crowd {
     for (size_t i = begin; i < calls_.size(); ++i) {
       v1::GenerateResponse message;
       while (!message.has_delta()) ASSERT_TRUE(calls_[i]->reader->Read(&message));
+      const auto& ids = message.delta().token_ids();
+      calls_[i]->ids.assign(ids.begin(), ids.end());
     }
   }
 
@@ -167,6 +188,7 @@ class Crowd {
   struct Call {
     grpc::ClientContext context;
     std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+    std::vector<int32_t> ids;  // that came so far
   };
   const std::unique_ptr<v1::InferenceService::Stub> stub_;
   std::vector<std::unique_ptr<Call>> calls_;
@@ -182,14 +204,16 @@ int WorkersUpAt(MetricsRegistry* metrics) {
   return up;
 }
 
-// It has to take what the other old one had; what is new goes where less runs.
+// It has to take what the other old one had; what is new goes where less runs, and nothing is lost.
 TEST_F(UnevenWorkersTest, DuringARolloutNewRequestsOfTwoRoutersDoNotPileUpAtTheLastOldWorker) {
+  std::promise<void> go_on;  // a test that fails lets go by breaking it
+  const std::shared_future<void> may_go_on = go_on.get_future().share();
   for (const std::string version : {"old", "old", "new", "new"}) {
     AddDecode([&](FakeWorkerOptions& worker) {
       worker.fingerprint = version;
-      worker.script = [](const FakeMoment& moment) {
-        const bool here = moment.point == FakePoint::kToken && moment.index == 5;
-        return here ? FakeAction::Hang() : FakeAction::Go();
+      worker.script = [may_go_on](const FakeMoment& moment) {
+        if (moment.point == FakePoint::kToken && moment.index >= 5) may_go_on.wait();
+        return FakeAction::Go();
       };
     });
   }
@@ -212,6 +236,10 @@ TEST_F(UnevenWorkersTest, DuringARolloutNewRequestsOfTwoRoutersDoNotPileUpAtTheL
   EXPECT_EQ(opened(0) + opened(1) + opened(2) + opened(3), 48 + moved + 24);
   // Hardly any: with them, the new ones have about as much as it has without. By chance it were 8.
   EXPECT_LE(opened(1) - of_last - moved, 6);
+  go_on.set_value();
+  int again = 0;
+  for (Crowd* crowd : {&one, &two}) again += crowd->ExpectAll(Expected("rollout", 200));
+  EXPECT_EQ(again, moved);
 }
 
 }  // namespace

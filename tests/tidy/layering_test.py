@@ -82,6 +82,7 @@ for part, rooms in ROOMS.items():
 EXTERNAL = {
     "common/base": CORE_LIBRARIES + ("nlohmann/", "openssl/"),
     "common/formats": CORE_LIBRARIES + ("nlohmann/",),
+    "common/sample": CORE_LIBRARIES + ("nlohmann/",),
     "common/text": CORE_LIBRARIES,
     "kernels": CORE_LIBRARIES,
     "kernels/cpu": CORE_LIBRARIES + ("hwy/", "omp.h"),

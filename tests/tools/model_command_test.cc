@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -10,6 +11,7 @@
 namespace baton {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -177,6 +179,43 @@ TEST_F(ModelCommand, QuantizeWritesAModelWhoseErrorsInspectTellsAgain) {
   const auto again = nlohmann::json::parse(
       RunTool({"model", "inspect", scratch_ / "rtn", "--json", "--original", folder_}).out);
   EXPECT_GT(again["relative_errors"]["model.layers.1.mlp.up_proj.weight"].get<double>(), error);
+}
+
+TEST_F(ModelCommand, InspectTellsSizesAndErrorsOfLayers) {
+  ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
+  const std::string out = scratch_ / "w4";
+  ASSERT_EQ(RunTool({"model", "quantize", folder_, out, "--scheme", "w4", "--group", "32"}).exit,
+            0);
+  const std::string up = "model.layers.1.mlp.up_proj.weight";
+  // 128 x 64 codes of half a byte, a scale of 2 bytes for 32 of them, and what says the shape.
+  const int bytes = 128 * 64 / 2 + 128 * 2 * 2 + 16;
+  const ToolRun run = RunTool({"model", "inspect", out, "--json", "--original", folder_});
+  const auto json = nlohmann::json::parse(run.out);
+  EXPECT_EQ(json["weights"][up]["kind"], "w4g32");
+  EXPECT_EQ(json["weights"][up]["bytes"], bytes);
+  EXPECT_EQ(json["weights"][up]["relative_error"], json["relative_errors"][up]);
+  EXPECT_EQ(json["weights"]["model.norm.weight"],
+            nlohmann::json({{"kind", "BF16"}, {"bytes", 128}}));
+  int64_t sum = 0;
+  for (const auto& weight : json["weights"]) sum += weight["bytes"].get<int64_t>();
+  EXPECT_EQ(sum, json["stored"]["w4g32"]["bytes"].get<int64_t>() +
+                     json["stored"]["BF16"]["bytes"].get<int64_t>());
+
+  const std::string errors = RunTool({"model", "inspect", out, "--original", folder_}).out;
+  EXPECT_THAT(errors, HasSubstr(absl::StrCat(" % ", up, " (w4g32, ", bytes, " B)\n")));
+  EXPECT_THAT(errors, Not(HasSubstr("layer 0 ")));
+
+  const std::string layers = RunTool({"model", "inspect", out, "--by-layer"}).out;
+  for (const char* line :
+       {"\nlayer 0                BF16 256 B, w4g32 ",
+        "\nlayer 1                BF16 256 B, w4g32 ", "\nno layer               BF16 "}) {
+    EXPECT_THAT(layers, HasSubstr(line));
+  }
+  EXPECT_THAT(layers, Not(HasSubstr("error")));
+  const std::string both =
+      RunTool({"model", "inspect", out, "--by-layer", "--original", folder_}).out;
+  EXPECT_THAT(both, ContainsRegex("layer 1  .*w4g32 [0-9]+ B, error [0-9.]+ to [0-9.]+ %\n"));
+  EXPECT_THAT(both, Not(HasSubstr(up)));
 }
 
 TEST_F(ModelCommand, QuantizesToFp8AndSaysWhatACpuMakesOfIt) {

@@ -64,6 +64,11 @@ TEST(BindServe, RefusesWhatIsAboutWorkersOrCachesThatThereAreNot) {
               HasSubstr("no prefix cache to share"));
 }
 
+TEST(BindServe, ANameThatIsNoUtf8IsRefused) {
+  EXPECT_TRUE(Parsed({"\xff", "--served-model-name=tiny"}).status.ok());
+  EXPECT_THAT(std::string(Parsed({"\xff"}).status.message()), HasSubstr("it is not UTF-8"));
+}
+
 TEST(BindServe, TheQueueBoundIsTheRouters) {
   const Parsed parsed({"m", "--max-num-queued-reqs", "7"});
   EXPECT_EQ(parsed.flags.router.max_num_queued_reqs, 7);

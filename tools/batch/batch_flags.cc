@@ -69,7 +69,7 @@ void BindService(FlagSet* set, BatchFlags* flags) {
   set->Add(With(DurationFlag("timeout", &client->timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindAsTenant(set, client);
-  BindApiKey(set, client);
+  BindApiKey(set, client, "OPENAI_API_KEY");
   BindClientTls(set, &client->tls);
 }
 
@@ -83,8 +83,8 @@ void BindOwn(FlagSet* set, BatchFlags* flags) {
   set->Add(Common(
       With(ChoiceFlag("mode", &own->unified, Choices<bool>{{"split", false}, {"unified", true}}),
            group, "unified: decode workers prefill too, there are no others")));
-  set->Add(With(Valued(TextFlag("served-model-name", &own->router.served_model_name), "NAME"),
-                group, "the name that lines use; default: last part of MODEL"));
+  BindServedModelName(set, &own->router.served_model_name, &flags->model, group,
+                      "the name that lines use; default: last part of MODEL");
   set->Add(With(Valued(TextFlag("eos-log", &own->router.eos_log), "FILE"), group,
                 "where to write one JSON line per generated token; default: nowhere"));
   BindEngine(set, &own->engine);

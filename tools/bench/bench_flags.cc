@@ -44,7 +44,7 @@ void BindTarget(FlagSet* set, BenchFlags* flags) {
   set->Add(With(DurationFlag("timeout", &flags->client.timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindAsTenant(set, &flags->client);
-  BindApiKey(set, &flags->client);
+  BindApiKey(set, &flags->client, "BATON_API_KEY, with --protocol openai OPENAI_API_KEY");
   set->Add(With(IntFlag("connections", &flags->connections, {.min = 1, .max = 256}), group,
                 "TCP connections that gRPC streams share"));
   set->Add(Common(With(Valued(CommaListFlag("metrics", &flags->metrics), "HOST:PORT,…"), group,

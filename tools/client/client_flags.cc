@@ -32,10 +32,11 @@ void BindAsTenant(FlagSet* set, ClientFlags* flags) {
                 "tenant that the requests name, for a router with --trust-tenant-header"));
 }
 
-void BindApiKey(FlagSet* set, ClientFlags* flags) {
+void BindApiKey(FlagSet* set, ClientFlags* flags, std::string_view variable) {
   set->Add(With(InputFlag("api-key-file", &flags->api_key_file), "Server",
-                "file with the key that requests show, for a router with --api-keys; default: the "
-                "environment variable BATON_API_KEY"));
+                absl::StrCat("file with the key that requests show, for a router with --api-keys; "
+                             "default: the environment variable ",
+                             std::string(variable))));
   set->AddCheck([flags] {
     const char* const given = std::getenv("BATON_API_KEY");
     flags->api_key = given != nullptr ? given : "";
@@ -60,7 +61,7 @@ void BindClient(FlagSet* set, ClientFlags* flags) {
   set->Add(With(DurationFlag("timeout", &flags->timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindAsTenant(set, flags);
-  BindApiKey(set, flags);
+  BindApiKey(set, flags, "BATON_API_KEY");
   BindClientTls(set, &flags->tls);
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "common/base/clock.h"
 #include "common/config/flag_set.h"
@@ -27,8 +28,9 @@ struct ClientFlags {
 Flag TagFlag(std::string* target);
 // --as-tenant, which BindClient adds too.
 void BindAsTenant(FlagSet* set, ClientFlags* flags);
-// --api-key-file, which BindClient adds too.
-void BindApiKey(FlagSet* set, ClientFlags* flags);
+// --api-key-file, which BindClient adds too. `variable` is what its help names for the key where
+// there is no file: where OpenAiKeyOf is used, another than ClientFlags has.
+void BindApiKey(FlagSet* set, ClientFlags* flags, std::string_view variable);
 void BindClient(FlagSet* set, ClientFlags* flags);
 
 // Lets `context` name that tenant.

@@ -1,6 +1,9 @@
 #include "common/model/quantize/stored_weights.h"
 
+#include <charconv>
 #include <cmath>
+#include <string_view>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -74,19 +77,40 @@ absl::StatusOr<RoundedProjection> CompareProjection(const TensorSpec& spec,
                            .relative_error = squares > 0 ? std::sqrt(errors / squares) : 0};
 }
 
+// The layer of a tensor with a name as LayerTensor makes it.
+std::optional<int32_t> LayerOf(std::string_view name) {
+  constexpr std::string_view kLayers = "model.layers.";
+  int32_t layer = 0;
+  if (!name.starts_with(kLayers)) return std::nullopt;
+  name.remove_prefix(kLayers.size());
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+  return error == std::errc() ? std::optional(layer) : std::nullopt;
+}
+
 }  // namespace
 
-std::map<std::string, StoredKind> StoredKinds(const ModelConfig& config,
-                                              const CheckpointFiles& files) {
-  std::map<std::string, StoredKind> kinds;
+std::vector<StoredWeight> StoredWeights(const ModelConfig& config, const CheckpointFiles& files) {
+  std::vector<StoredWeight> weights;
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     const std::vector<const StoredTensor*> parts = StoredPartsOf(config, files, spec.name);
     if (parts.empty()) continue;
     const bool quantized = IsQuantized(config, files, spec.name) &&
                            config.quantization->format != QuantizationConfig::Format::kGguf;
-    StoredKind& kind = kinds[quantized ? config.quantization->name() : parts.front()->dtype];
+    StoredWeight& weight = weights.emplace_back();
+    weight.name = spec.name;
+    weight.layer = LayerOf(spec.name);
+    weight.kind = quantized ? config.quantization->name() : parts.front()->dtype;
+    for (const StoredTensor* part : parts) weight.bytes += static_cast<int64_t>(part->data.size());
+  }
+  return weights;
+}
+
+std::map<std::string, StoredKind> StoredKinds(std::span<const StoredWeight> weights) {
+  std::map<std::string, StoredKind> kinds;
+  for (const StoredWeight& weight : weights) {
+    StoredKind& kind = kinds[weight.kind];
     ++kind.weights;
-    for (const StoredTensor* part : parts) kind.bytes += static_cast<int64_t>(part->data.size());
+    kind.bytes += weight.bytes;
   }
   return kinds;
 }

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,17 +14,27 @@
 
 namespace baton {
 
+// A weight of the model, as a checkpoint stores it.
+struct StoredWeight {
+  std::string name;
+  std::optional<int32_t> layer;  // empty for those of no layer
+  // QuantizationConfig::name() for projections that are quantized, the dtype ("BF16") otherwise,
+  // and in a GGUF file.
+  std::string kind;
+  int64_t bytes = 0;  // with scales, zero points and whatever else stands for it
+};
+
+// The weights of a checkpoint that has passed CheckTensors, in the order in which they are used.
+std::vector<StoredWeight> StoredWeights(const ModelConfig& config, const CheckpointFiles& files);
+
 // Weights that a checkpoint stores in one way.
 struct StoredKind {
   int64_t weights = 0;  // matrices and vectors of the model
   int64_t bytes = 0;
 };
 
-// How the weights of a checkpoint that has passed CheckTensors are stored: by
-// QuantizationConfig::name() for projections that are quantized, by their dtype ("BF16") otherwise,
-// and in a GGUF file.
-std::map<std::string, StoredKind> StoredKinds(const ModelConfig& config,
-                                              const CheckpointFiles& files);
+// The weights by their kinds.
+std::map<std::string, StoredKind> StoredKinds(std::span<const StoredWeight> weights);
 
 // How far the quantized projections of a checkpoint are from those of the model in `original_dir`,
 // in the order in which they are used. INVALID_ARGUMENT where that is another model, or is

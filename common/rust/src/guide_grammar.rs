@@ -30,8 +30,6 @@ impl Kind {
 
 /// Brackets within brackets that a guide may have. The library's parsers call themselves for each.
 const MAX_NESTING: usize = 64;
-/// Options of choices, each of which is an alternative of the grammar.
-const MAX_CHOICES: usize = 1000;
 
 /// A blank, or a line break with indentation: enough to write JSON as people do, and too little for a
 /// model to write blanks for ever.
@@ -78,12 +76,6 @@ fn choice_grammar(text: &str) -> Outcome<String> {
     let choices: Vec<String> = serde_json::from_str(text).map_err(|_| wrong())?;
     if choices.is_empty() || choices.iter().any(String::is_empty) {
         return Err(wrong());
-    }
-    if choices.len() > MAX_CHOICES {
-        return Err(Failure::invalid(format!(
-            "there are {} choices; at most {MAX_CHOICES} may be given",
-            choices.len()
-        )));
     }
     // JSON's way to write a string is that of the grammar.
     let quoted: Vec<String> = choices.iter().map(|choice| json!(choice).to_string()).collect();

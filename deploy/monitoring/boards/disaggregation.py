@@ -33,10 +33,9 @@ def _whole():
               "token as a line of its own: what is between them is the network and the text. The handoff is not in it: "
               "the first token is drawn where the prompt is read: at the prefill worker, or, in mode unified and for short "
               "prompts, at the decode worker.", "s",
-              [(mean("baton_request_queue_time_seconds", '{role="router"}'), "1 queue of the router, with blocks"),
-               (_reading(lambda role: mean("baton_request_queue_time_seconds", role)),
-                "2 line of the worker that reads the prompt"),
-               (mean("baton_request_prefill_time_seconds", '{role=~"prefill|decode"}'), "3 prefill"),
+              [(mean("baton_request_queue_time_seconds", '{role="router"}'),
+                "1 queue of the router, with blocks and the line of the worker that reads the prompt"),
+               (mean("baton_request_prefill_time_seconds", '{role=~"prefill|decode"}'), "2 prefill"),
                (mean("baton_time_to_first_token_seconds"), "time to first token")],
               wide=12, high=8, stack=True, beside=("time to first token",)),
     ])
@@ -44,7 +43,8 @@ def _whole():
 
 def _before():
     return Row("1  Queue and placement", [
-        Panel("Wait at the router", "Before an attempt computes the prompt: for a place, and for blocks.", "s",
+        Panel("Wait before the prompt is computed", "For a place, for blocks, and in the line of the worker; told at a "
+              "request's end.", "s",
               two("baton_request_queue_time_seconds", '{role="router"}')),
         Panel("Split or local", "Attempts per second whose prompt a prefill worker computes, or the decode worker itself: "
               "short ones (--local-prefill-below), or all where no prefill worker is healthy.", "reqps",

@@ -72,7 +72,8 @@ def _users():
 
 def _load():
     return Row("What is full?", [
-        Panel("Wait in the queue", "At the routers, before a worker computes the prompt.", "s",
+        Panel("Wait in the queue", "Before a prompt is computed, at the router and in the worker's line; told at a "
+              "request's end.", "s",
               quantiles("baton_request_queue_time_seconds", '{role="router"}'), wide=6),
         Panel("Refused by the queue", "Per second: requests that found the queue full, and those whose deadline passed "
               "while they waited.", "reqps", [(rate("baton_queue_rejections_total", "limit"), "{{limit}}")], wide=6),

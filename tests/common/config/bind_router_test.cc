@@ -105,6 +105,26 @@ TEST(BindRouter, AGgufFileIsServedByItsNameWithoutTheEnding) {
   }
 }
 
+TEST(BindRouter, NamesThatJsonOrATerminalCannotTakeAreRefused) {
+  const auto error = [](std::vector<std::string> arguments) {
+    arguments.push_back("--decode-workers=b:2");
+    RouterFlags flags;
+    return std::string(ParseRouter(arguments, &flags).message());
+  };
+  EXPECT_EQ(error({"/models/Tiny \xc3\xa9"}), "");
+  EXPECT_EQ(error({"/models/\xff", "--served-model-name=tiny"}), "");
+  EXPECT_EQ(error({"/models/a\xff"}),
+            "the model's name 'a\\xff', from its path: it is not UTF-8, which answers and metrics "
+            "are. Try: --served-model-name NAME");
+  EXPECT_THAT(error({"/models/a\xff.gguf"}), HasSubstr("the model's name 'a\\xff', from its path"));
+  EXPECT_THAT(error({"m", "--served-model-name=a\xed\xa0\x80"}),
+              HasSubstr("--served-model-name 'a\\xed\\xa0\\x80': it is not UTF-8"));
+  for (const std::string name : {"a\nb", "a\x1b[2J", "a\x7f", "a\xc2\x85"}) {
+    EXPECT_THAT(error({"m", "--served-model-name=" + name}),
+                HasSubstr("it has control characters; expected text on one line"));
+  }
+}
+
 TEST(BindRouter, LocalPrefillsAreByLengthOrByCost) {
   RouterFlags flags;
   EXPECT_EQ(flags.local_prefill_below, 0);

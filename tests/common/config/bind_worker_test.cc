@@ -93,6 +93,12 @@ TEST(BindWorker, SpeculationIsOffUnlessAskedFor) {
   EXPECT_THAT(WorkerError({"m", "--speculative-disable-by-batch-size", "1"}), HasSubstr("2"));
 }
 
+TEST(BindWorker, NamesThatNoMetricCanHaveAreRefused) {
+  EXPECT_EQ(WorkerError({"/models/\xff", "--served-model-name=tiny"}), "");
+  EXPECT_THAT(WorkerError({"/models/\xff"}), HasSubstr("the model's name '\\xff', from its path"));
+  EXPECT_THAT(WorkerError({"m", "--served-model-name=\xff"}), HasSubstr("it is not UTF-8"));
+}
+
 TEST(BindWorker, ADraftModelForetellsOrSomethingElseDoes) {
   WorkerFlags flags;
   EXPECT_EQ(DecodeError({"--draft-model", "d"}, &flags), "");

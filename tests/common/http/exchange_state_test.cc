@@ -74,6 +74,24 @@ TEST_F(ExchangeStateTest, AReplyHoldsWhatItHasUntilItIsCompleteOrGone) {
   }
 }
 
+TEST_F(ExchangeStateTest, TheLastChunkIsTakenWhateverWaitsAndHoldsWhatItHas) {
+  for (const bool gone : {true, false}) {
+    auto state = std::make_shared<ExchangeState>(10, &clock_, nullptr);
+    auto held = std::make_shared<int>();
+    const std::weak_ptr<int> holds = held;
+    state->Begin(200, {});
+    EXPECT_TRUE(state->Write("12345678"));
+    state->WriteLast("9abcdef", std::move(held));
+    EXPECT_EQ(state->fate(), ExchangeState::Fate::kEnded);
+    const ExchangeState::Outgoing all = state->Take();
+    EXPECT_EQ(all.body, "123456789abcdef");
+    EXPECT_TRUE(all.end);
+    EXPECT_FALSE(holds.expired());
+    gone ? state->Gone() : state->Complete();
+    EXPECT_TRUE(holds.expired());
+  }
+}
+
 TEST_F(ExchangeStateTest, SaysSinceWhenNothingWasTaken) {
   EXPECT_EQ(state_->StalledSince(), std::nullopt);
   state_->Begin(200, {});

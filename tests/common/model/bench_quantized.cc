@@ -127,7 +127,7 @@ void Compare(const std::string& name, LoadedModel& original,
   const auto count = static_cast<double>(places);
   std::printf(
       "%-40s %8.2f MB  %zu B of KV a token  perplexity %.4f  same likeliest %.2f %%  divergence "
-      "%.5f\n",
+      "%.7f\n",
       name.c_str(), static_cast<double>(model->weight_bytes) / 1e6,
       model->kv().layout.bytes_per_token(), std::exp(surprise / count),
       100 * static_cast<double>(same) / count, divergence / count);

@@ -8,6 +8,7 @@
 
 #include "common/model/load_model.h"
 #include "gtest/gtest.h"
+#include "tests/common/model/model_harness.h"
 
 namespace baton::test {
 
@@ -54,16 +55,43 @@ inline Rows ComputeLogits(LoadedModel& model, const std::vector<TokenId>& ids,
 }
 
 // Holds the logits of a prompt on two single ranks against each other. Sums that differ in the last
-// bit may round an input of a product by integers to the code beside it, and no further.
-inline void ExpectNearLogits(LoadedModel& model, LoadedModel& other) {
+// bit may round an input of a product by integers to the code beside it, and no further: the most
+// that they may differ, as a share of the largest logit, is for that. Floats are further apart, for
+// their inputs are not rounded at all.
+inline void ExpectNearLogits(LoadedModel& model, LoadedModel& other, double share = 0.02) {
   const std::vector<TokenId> ids = {17, 3, 250, 42, 99, 7, 180, 64, 23};
   const std::vector<int32_t> rows = {0, 4, 8};
   const Rows logits = ComputeLogits(model, ids, rows);
   const Rows expected = ComputeLogits(other, ids, rows);
   for (size_t row = 0; row < rows.size(); ++row) {
-    const double tolerance = 0.02 * Scale(expected[row]);
+    const double tolerance = share * Scale(expected[row]);
     for (size_t id = 0; id < expected[row].size(); ++id) {
       ASSERT_NEAR(logits[row][id], expected[row][id], tolerance) << "row " << row << ", " << id;
+    }
+  }
+}
+
+// Likewise for models on any number of ranks: log-probabilities of all ids after prompts.
+inline void ExpectNearLogprobs(LoadedModel& model, LoadedModel& other) {
+  const auto logprobs_of = [](LoadedModel& of, const std::vector<TokenId>& prompt) {
+    TestSequence sequence{.prompt = prompt};
+    sequence.sampling.num_top_logprobs = of.config.vocab;
+    RunnerDriver(of).Generate({&sequence}, 1, 512);
+    std::vector<float> logprobs(static_cast<size_t>(of.config.vocab));
+    for (const TokenLogprob& entry : sequence.samples[0].top_logprobs) {
+      logprobs[static_cast<size_t>(entry.token)] = entry.logprob;
+    }
+    return logprobs;
+  };
+  const std::vector<TokenId> ids = {17, 3, 250, 42, 99, 7, 180, 64, 23};
+  for (const int32_t length : {1, 5, 9}) {
+    const std::vector<TokenId> prompt(ids.begin(), ids.begin() + length);
+    const std::vector<float> logprobs = logprobs_of(model, prompt);
+    const std::vector<float> expected = logprobs_of(other, prompt);
+    const auto [least, most] = std::minmax_element(expected.begin(), expected.end());
+    const double tolerance = 0.01 * (*most - *least);
+    for (size_t id = 0; id < expected.size(); ++id) {
+      ASSERT_NEAR(logprobs[id], expected[id], tolerance) << "after " << length << ", " << id;
     }
   }
 }

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,53 +9,15 @@
 #include "common/model/quantize/fp8_reader.h"
 #include "common/model/quantize/quantize_checkpoint.h"
 #include "common/model/quantize/quantized_parts.h"
-#include "common/model/quantize/safetensors_writer.h"
 #include "common/model/weight_source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/common/model/edit_checkpoint.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/fakes/scratch_folder.h"
 
 namespace baton::test {
-
-// A tensor of a checkpoint, as a test changes it.
-struct TensorBytes {
-  std::string dtype;
-  std::vector<int64_t> shape;
-  std::vector<std::byte> data;
-};
-using Tensors = std::map<std::string, TensorBytes>;
-
-inline Tensors TensorsIn(const std::string& dir) {
-  Tensors tensors;
-  const auto files = CheckpointFiles::Open(dir).value();
-  for (const StoredTensor* tensor : files->tensors()) {
-    tensors[tensor->name] = {
-        tensor->dtype, tensor->shape, {tensor->data.begin(), tensor->data.end()}};
-  }
-  return tensors;
-}
-
-inline nlohmann::json ConfigIn(const std::string& dir) {
-  std::ifstream file(dir + "/config.json");
-  return nlohmann::json::parse(file);
-}
-
-// Writes a model directory of such tensors.
-inline void WriteModel(const std::string& dir, const nlohmann::json& config,
-                       const Tensors& tensors) {
-  std::filesystem::remove_all(dir);
-  std::filesystem::create_directories(dir);
-  std::ofstream(dir + "/config.json") << config;
-  std::vector<TensorToWrite> planned;
-  for (const auto& [name, tensor] : tensors) {
-    planned.push_back({name, tensor.dtype, tensor.shape, std::ssize(tensor.data)});
-  }
-  const auto writer = SafetensorsWriter::Create(dir + "/model.safetensors", planned).value();
-  for (const auto& [name, tensor] : tensors) ASSERT_TRUE(writer->Write(tensor.data).ok());
-  ASSERT_TRUE(writer->Close().ok());
-}
 
 inline TensorBytes Floats(const std::vector<int64_t>& shape, const std::vector<float>& values) {
   const auto bytes = std::as_bytes(std::span(values));

@@ -126,7 +126,7 @@ TEST_F(Fp8ModelTest, ZeroPointsOfZerosAreLeftOut) {
 TEST_F(Fp8ModelTest, IsComparedWithItsOriginal) {
   const ModelConfig config = LoadModelConfig(Dir("fp8")).value();
   const auto files = CheckpointFiles::Open(Dir("fp8")).value();
-  EXPECT_EQ(StoredKinds(config, *files).at("fp8").weights, 14);
+  EXPECT_EQ(StoredKinds(StoredWeights(config, *files)).at("fp8").weights, 14);
   const auto compared = CompareProjections(config, *files, Dir("original"));
   ASSERT_TRUE(compared.ok()) << compared.status();
   ASSERT_EQ(compared->size(), 14U);

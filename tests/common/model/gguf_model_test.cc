@@ -1,5 +1,6 @@
 // Models out of GGUF files: the same as from their directories where the weights are the same, and
 // where they are small, the same however they run.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,6 +24,7 @@
 #include "tests/common/model/device_logits.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/common/model/run_sequences.h"
 #include "tests/fakes/gguf_maker.h"
 #include "tests/fakes/scratch_folder.h"
 
@@ -32,38 +34,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-
-constexpr int32_t kGgufTokens = 12;
-constexpr int32_t kGgufSequences = 9;
-
-TestSequence GgufSequence(int32_t index) {
-  TestSequence sequence;
-  for (int32_t i = 0; i < 1 + index * 7; ++i) {
-    sequence.prompt.push_back((index * 37 + i * i * 11) % 256);
-  }
-  return sequence;
-}
-
-std::vector<std::vector<TokenId>> RunTogether(LoadedModel& model, int32_t chunk) {
-  std::vector<TestSequence> sequences;
-  std::vector<TestSequence*> pointers;
-  for (int32_t i = 0; i < kGgufSequences; ++i) sequences.push_back(GgufSequence(i));
-  for (TestSequence& sequence : sequences) pointers.push_back(&sequence);
-  RunnerDriver(model).Generate(pointers, kGgufTokens, chunk);
-  std::vector<std::vector<TokenId>> outputs;
-  for (const TestSequence& sequence : sequences) outputs.push_back(sequence.output);
-  return outputs;
-}
-
-std::vector<std::vector<TokenId>> RunAlone(LoadedModel& model) {
-  std::vector<std::vector<TokenId>> outputs;
-  for (int32_t i = 0; i < kGgufSequences; ++i) {
-    TestSequence sequence = GgufSequence(i);
-    RunnerDriver(model).Generate({&sequence}, kGgufTokens, 512);
-    outputs.push_back(sequence.output);
-  }
-  return outputs;
-}
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(const std::string& path, int32_t ranks = 1,
                                                      const std::string& cache = "") {
@@ -102,11 +72,11 @@ TEST_P(GgufGoldenTest, BitsAreThoseOfTheDirectory) {
     EXPECT_NE(from_file->fingerprint, from_dir->fingerprint);
     TestSequence a{.prompt = golden_.prompt};
     TestSequence b{.prompt = golden_.prompt};
-    RunnerDriver(*from_file).Generate({&a}, kGgufTokens, 512);
-    RunnerDriver(*from_dir).Generate({&b}, kGgufTokens, 512);
+    RunnerDriver(*from_file).Generate({&a}, kAnswerTokens, 512);
+    RunnerDriver(*from_dir).Generate({&b}, kAnswerTokens, 512);
     EXPECT_EQ(a.output, b.output) << dtype;
     if (!same_rotation) continue;
-    for (int32_t i = 0; i < kGgufTokens; ++i) {
+    for (int32_t i = 0; i < kAnswerTokens; ++i) {
       EXPECT_EQ(a.samples[i].logprob, b.samples[i].logprob) << dtype << " token " << i;
     }
   }
@@ -188,7 +158,11 @@ TEST_F(GgufKindsTest, OneRankAgreesWithTwoAndTheOracle) {
       auto two = TryLoad(Path(arch, kind), 2);
       ASSERT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
       const auto expected = RunTogether(**one, 512);
-      EXPECT_GT(SharedBegin(RunTogether(**two, 512), expected), 0.75) << arch << " " << kind;
+      const auto of_two = RunTogether(**two, 512);
+      EXPECT_GT(SharedBegin(of_two, expected), 0.75) << arch << " " << kind;
+      EXPECT_EQ(RunTogether(**two, 5), of_two) << arch << " " << kind;
+      EXPECT_EQ(RunAlone(**two), of_two) << arch << " " << kind;
+      ExpectNearLogprobs(**two, **one);
       auto oracle = MustLoad(Path(arch, kind), {"reference", "auto"}, "float32");
       EXPECT_GT(SharedBegin(RunTogether(*oracle, 512), expected), 0.75) << arch << " " << kind;
       ExpectNearLogits(**one, *oracle);
@@ -262,12 +236,12 @@ TEST_F(GgufKindsTest, BitsAreThoseOfTheSameIntegersInCompressedTensors) {
       auto from_file = MustLoad(Path("llama", kind), {"cpu", "auto"}, dtype);
       auto from_dir = MustLoad(other, {"cpu", "auto"}, dtype);
       EXPECT_EQ(from_file->weight_bytes, from_dir->weight_bytes);
-      TestSequence a = GgufSequence(5);
-      TestSequence b = GgufSequence(5);
-      RunnerDriver(*from_file).Generate({&a}, kGgufTokens, 512);
-      RunnerDriver(*from_dir).Generate({&b}, kGgufTokens, 512);
+      TestSequence a = SequenceOf(5);
+      TestSequence b = SequenceOf(5);
+      RunnerDriver(*from_file).Generate({&a}, kAnswerTokens, 512);
+      RunnerDriver(*from_dir).Generate({&b}, kAnswerTokens, 512);
       EXPECT_EQ(a.output, b.output) << kind;
-      for (int32_t i = 0; i < kGgufTokens; ++i) {
+      for (int32_t i = 0; i < kAnswerTokens; ++i) {
         EXPECT_EQ(a.samples[i].logprob, b.samples[i].logprob) << kind << " " << dtype << " " << i;
       }
     }
@@ -289,9 +263,17 @@ TEST_F(GgufKindsTest, IsNamedReckonedAndInspectedByItsKinds) {
   }
   const auto files = CheckpointFiles::Open(path).value();
   ASSERT_TRUE(CheckTensors(model->config, *files).ok());
-  const auto kinds = StoredKinds(model->config, *files);
+  const auto weights = StoredWeights(model->config, *files);
+  const auto kinds = StoredKinds(weights);
   EXPECT_EQ(kinds.at("Q6_K").weights, 3);
   EXPECT_EQ(kinds.at("Q4_K").weights, 5);
+  const auto down = std::ranges::find(weights, LayerTensor(1, "mlp.down_proj.weight"),
+                                      [](const StoredWeight& weight) { return weight.name; });
+  ASSERT_NE(down, weights.end());
+  EXPECT_EQ(down->layer, 1);
+  EXPECT_EQ(down->kind, "Q5_0");
+  EXPECT_EQ(down->bytes, 256 * 512 / 32 * 22);
+  EXPECT_EQ(weights.front().layer, std::nullopt);
 }
 
 TEST_F(GgufKindsTest, ALoadCacheKeepsEveryKind) {
@@ -323,8 +305,8 @@ TEST_F(GgufKindsTest, FloatsOfSeveralTypesAreJoined) {
   ASSERT_TRUE(MakeGguf(*folder_ / "llama", {}, plain).ok());
   const std::string cache = *folder_ / "cache of floats";
   const auto run = [](LoadedModel& model) {
-    TestSequence sequence = GgufSequence(5);
-    RunnerDriver(model).Generate({&sequence}, kGgufTokens, 512);
+    TestSequence sequence = SequenceOf(5);
+    RunnerDriver(model).Generate({&sequence}, kAnswerTokens, 512);
     return sequence.output;
   };
   const auto expected = run(**TryLoad(plain));

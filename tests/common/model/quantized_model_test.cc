@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/model/device_logits.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/common/model/run_sequences.h"
 #include "tests/fakes/scratch_folder.h"
 
 namespace baton::test {
@@ -21,9 +22,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr int32_t kQuantizedTokens = 12;
-constexpr int32_t kQuantizedSequences = 9;
 
 class QuantizedModelTest : public ::testing::TestWithParam<std::pair<Device, int>> {
  protected:
@@ -47,34 +45,6 @@ class QuantizedModelTest : public ::testing::TestWithParam<std::pair<Device, int
   static std::string Dir(const std::string& arch) {
     return *scratch_ / (arch + std::to_string(GetParam().second));
   }
-  static TestSequence QuantizedSequence(int32_t index) {
-    TestSequence sequence;
-    for (int32_t i = 0; i < 1 + index * 7; ++i) {
-      sequence.prompt.push_back((index * 37 + i * i * 11) % 256);
-    }
-    return sequence;
-  }
-  static std::vector<std::vector<TokenId>> Batch(LoadedModel& model, int32_t chunk) {
-    std::vector<TestSequence> sequences;
-    std::vector<TestSequence*> pointers;
-    for (int32_t i = 0; i < kQuantizedSequences; ++i) sequences.push_back(QuantizedSequence(i));
-    for (TestSequence& sequence : sequences) pointers.push_back(&sequence);
-    RunnerDriver driver(model);
-    driver.Generate(pointers, kQuantizedTokens, chunk);
-    std::vector<std::vector<TokenId>> outputs;
-    for (TestSequence& sequence : sequences) outputs.push_back(sequence.output);
-    return outputs;
-  }
-  static std::vector<std::vector<TokenId>> OneByOne(LoadedModel& model) {
-    std::vector<std::vector<TokenId>> outputs;
-    for (int32_t i = 0; i < kQuantizedSequences; ++i) {
-      RunnerDriver driver(model);
-      TestSequence sequence = QuantizedSequence(i);
-      driver.Generate({&sequence}, kQuantizedTokens, 512);
-      outputs.push_back(sequence.output);
-    }
-    return outputs;
-  }
   static absl::StatusOr<std::unique_ptr<LoadedModel>> TryRanks(const std::string& dir,
                                                                int32_t ranks,
                                                                const std::string& cache = "") {
@@ -89,9 +59,9 @@ TEST_P(QuantizedModelTest, AloneEqualsBatchedAndChunked) {
   for (const char* dtype : {"float32", "bfloat16"}) {
     for (const char* arch : {"llama", "qwen2"}) {
       auto model = MustLoad(Dir(arch), device(), dtype);
-      const auto expected = OneByOne(*model);
+      const auto expected = RunAlone(*model);
       for (const int32_t chunk : {512, 5, 1}) {
-        EXPECT_EQ(Batch(*model, chunk), expected)
+        EXPECT_EQ(RunTogether(*model, chunk), expected)
             << arch << " " << dtype << ", chunks of " << chunk;
       }
     }
@@ -100,13 +70,13 @@ TEST_P(QuantizedModelTest, AloneEqualsBatchedAndChunked) {
 
 TEST_P(QuantizedModelTest, RecomputedAfterPreemptionEqualsUndisturbed) {
   auto model = MustLoad(Dir("llama"), device(), "bfloat16");
-  const auto expected = OneByOne(*model);
+  const auto expected = RunAlone(*model);
   RunnerDriver driver(*model);
-  TestSequence sequence = QuantizedSequence(5);
-  TestSequence other = QuantizedSequence(6);
-  driver.Generate({&sequence, &other}, kQuantizedTokens / 2, 16);
+  TestSequence sequence = SequenceOf(5);
+  TestSequence other = SequenceOf(6);
+  driver.Generate({&sequence, &other}, kAnswerTokens / 2, 16);
   driver.Preempt(sequence);
-  driver.Generate({&sequence, &other}, kQuantizedTokens, 16);
+  driver.Generate({&sequence, &other}, kAnswerTokens, 16);
   EXPECT_EQ(sequence.output, expected[5]);
 }
 
@@ -115,10 +85,14 @@ TEST_P(QuantizedModelTest, OneRankAgreesWithTwoAndTheOracle) {
     auto one = TryRanks(Dir(arch), 1);
     auto two = TryRanks(Dir(arch), 2);
     ASSERT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
-    const auto expected = Batch(**one, 512);
-    EXPECT_GT(SharedBegin(Batch(**two, 512), expected), 0.75) << arch;
+    const auto expected = RunTogether(**one, 512);
+    const auto of_two = RunTogether(**two, 512);
+    EXPECT_GT(SharedBegin(of_two, expected), 0.75) << arch;
+    EXPECT_EQ(RunTogether(**two, 5), of_two) << arch;
+    EXPECT_EQ(RunAlone(**two), of_two) << arch;
+    ExpectNearLogprobs(**two, **one);
     auto oracle = MustLoad(Dir(arch), {"reference", "auto"}, "float32");
-    EXPECT_GT(SharedBegin(Batch(*oracle, 512), expected), 0.75) << arch;
+    EXPECT_GT(SharedBegin(RunTogether(*oracle, 512), expected), 0.75) << arch;
     ExpectNearLogits(**one, *oracle);
   }
 }
@@ -155,13 +129,13 @@ TEST_P(QuantizedModelTest, IsTheSameOutOfALoadCache) {
     for (const int32_t ranks : {1, 2}) {
       auto own = TryRanks(Dir(arch), ranks);
       ASSERT_TRUE(own.ok()) << own.status();
-      const auto expected = Batch(**own, 512);
+      const auto expected = RunTogether(**own, 512);
       for (const char* from : {"the checkpoint", "the cache"}) {
         SCOPED_TRACE(std::string(arch) + " on " + std::to_string(ranks) + " from " + from);
         auto model = TryRanks(Dir(arch), ranks, cache);
         ASSERT_TRUE(model.ok()) << model.status();
         EXPECT_GE((*model)->mapped_bytes, (*own)->weight_bytes);
-        EXPECT_EQ(Batch(**model, 512), expected);
+        EXPECT_EQ(RunTogether(**model, 512), expected);
       }
     }
   }

@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <fstream>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
+#include "tests/common/base/taken_memory.h"
 
 namespace baton {
 namespace {
@@ -33,26 +32,6 @@ grpc::ByteBuffer Bomb() {
 grpc::ByteBuffer Nothing() {
   const grpc::Slice empty;
   return {&empty, 1};
-}
-
-// A line of /proc/self/status.
-long StatusKib(const std::string& name) {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word && word != name) {
-  }
-  long kib = 0;
-  status >> kib;
-  return kib;
-}
-
-// The memory that `body` takes on top of what is there, while it takes most.
-long TakenKib(const std::function<void()>& body) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak is then what there is now
-  const long before = StatusKib("VmHWM:");
-  EXPECT_GT(before, 0);
-  body();
-  return StatusKib("VmHWM:") - before;
 }
 
 struct UnaryAnswer {

@@ -1,5 +1,10 @@
 // Sequences with a guide: whose mask a row carries, when rows sit out, how answers end.
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "common/base/status.h"
+#include "common/sample/request_limits.h"
 #include "tests/common/sched/scheduler_fixture.h"
 #include "tests/fakes/scripted_guide.h"
 
@@ -259,8 +264,62 @@ TEST_F(SchedulerGuideTest, PoliciesThatIgnoreEosAreRefusedBesideIt) {
     EXPECT_EQ(DetailOf(refused).field, "json_object");
   }
   spec.stop.eos_policy = EosPolicy::kHonor;
-  spec.guide = {.kind = GuideKind::kRegex, .text = std::string(20000, 'a')};
-  EXPECT_EQ(ReasonOf(CheckSpec(spec, options_.limits)), Reason::kLimitExceeded);
+}
+
+// A router of another version may know another table.
+TEST_F(SchedulerGuideTest, GuidesBeyondTheTableOfLimitsAreRefused) {
+  const auto most = [](RequestLimit limit) {
+    return static_cast<int>(RequestLimits()[static_cast<size_t>(limit)].most);
+  };
+  const auto choices = [](int count, int bytes) {
+    std::string list = "[\"" + std::string(bytes, 'a') + "\"";
+    for (int i = 1; i < count; ++i) list += ",\"b\"";
+    return list + "]";
+  };
+  const auto text = [](int bytes) { return std::string(bytes, 'a'); };
+  const int json = most(RequestLimit::kGuidedJson);
+  const int regex = most(RequestLimit::kGuidedRegex);
+  const int grammar = most(RequestLimit::kGuidedGrammar);
+  const int count = most(RequestLimit::kGuidedChoices);
+  const int bytes = most(RequestLimit::kGuidedChoiceBytes);
+  struct Case {
+    GuideKind kind;
+    std::string largest;
+    std::string larger;
+    int limit;
+  };
+  const Case cases[] = {
+      {GuideKind::kJsonSchema, text(json), text(json + 1), json},
+      {GuideKind::kRegex, text(regex), text(regex + 1), regex},
+      {GuideKind::kGrammar, text(grammar), text(grammar + 1), grammar},
+      {GuideKind::kChoice, choices(count, bytes), choices(count + 1, bytes), count},
+      {GuideKind::kChoice, choices(count, bytes), choices(count, bytes + 1), bytes},
+  };
+  options_.limits.pool_tokens = 100;
+  for (const Case& each : cases) {
+    SequenceSpec spec = Spec(kLocal, 5, 9);
+    spec.guide = {.kind = each.kind, .text = each.largest};
+    EXPECT_TRUE(CheckSpec(spec, options_.limits).ok()) << CheckSpec(spec, options_.limits);
+    spec.guide.text = each.larger;
+    const ErrorDetail detail = DetailOf(CheckSpec(spec, options_.limits));
+    EXPECT_EQ(detail.reason, Reason::kLimitExceeded);
+    EXPECT_EQ(detail.field, "spec." + std::string(GuideFieldName(each.kind)));
+    const std::vector<std::pair<std::string, std::string>> values = {
+        {"have", std::to_string(each.limit + 1)}, {"limit", std::to_string(each.limit)}};
+    EXPECT_EQ(detail.values, values);
+  }
+}
+
+// What stands behind a zero byte, or in another form, must not hide from the count.
+TEST_F(SchedulerGuideTest, ChoicesThatCannotBeCountedAreRefused) {
+  options_.limits.pool_tokens = 100;
+  for (const std::string text : {"", "[\"a\"", "['a']", "[\"a\"] \"b\"", "[\"\xff\"]"}) {
+    SequenceSpec spec = Spec(kLocal, 5, 9);
+    spec.guide = {.kind = GuideKind::kChoice, .text = text};
+    const absl::Status refused = CheckSpec(spec, options_.limits);
+    EXPECT_EQ(ReasonOf(refused), Reason::kInvalidGuide) << text;
+    EXPECT_EQ(DetailOf(refused).field, "guided_choice");
+  }
 }
 
 }  // namespace

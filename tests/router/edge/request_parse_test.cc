@@ -35,6 +35,12 @@ v1::ChatGenerateRequest Largest() {
   for (int i = 0; i < Most(RequestLimit::kLogitBiases); ++i) {
     (*spec->mutable_sampling()->mutable_logit_bias())[i] = 1;
   }
+  spec->set_guided_json(std::string(Most(RequestLimit::kGuidedJson), 'j'));
+  spec->set_guided_regex(std::string(Most(RequestLimit::kGuidedRegex), 'x'));
+  spec->set_guided_grammar(std::string(Most(RequestLimit::kGuidedGrammar), 'g'));
+  for (int i = 0; i < Most(RequestLimit::kGuidedChoices); ++i) {
+    spec->add_guided_choice(std::string(Most(RequestLimit::kGuidedChoiceBytes), 'c'));
+  }
   return request;
 }
 
@@ -77,6 +83,16 @@ TEST(RequestParseTest, OneMoreOfAnyIsRefusedBeforeAnythingIsCopied) {
        [](auto* request) {
          (*request->mutable_spec()->mutable_sampling()->mutable_logit_bias())[5000] = 1;
        }},
+      {"spec.guided_json", "65537",
+       [](auto* request) { request->mutable_spec()->mutable_guided_json()->push_back('j'); }},
+      {"spec.guided_regex", "16385",
+       [](auto* request) { request->mutable_spec()->mutable_guided_regex()->push_back('x'); }},
+      {"spec.guided_grammar", "65537",
+       [](auto* request) { request->mutable_spec()->mutable_guided_grammar()->push_back('g'); }},
+      {"spec.guided_choice", "1001",
+       [](auto* request) { request->mutable_spec()->add_guided_choice("c"); }},
+      {"spec.guided_choice", "1025",
+       [](auto* request) { request->mutable_spec()->mutable_guided_choice(7)->push_back('c'); }},
   };
   for (const Case& refused : cases) {
     SCOPED_TRACE(std::string(refused.field) + " " + std::string(refused.have));
@@ -118,22 +134,29 @@ TEST(RequestParseTest, TheErrorNamesTheWholeNumber) {
 
 // The parser would keep each of them in memory of its own.
 TEST(RequestParseTest, ThousandsOfUnknownFieldsAreRefusedWhereverTheyStand) {
-  const auto refused = [](const std::string& bytes) {
+  const auto detail = [](const std::string& bytes) {
     v1::GenerateRequest parsed;
-    return DetailOf(ParseRequest(BytesOf(bytes), &parsed)).reason == Reason::kLimitExceeded;
+    return DetailOf(ParseRequest(BytesOf(bytes), &parsed));
+  };
+  const auto expect_refused = [&](const std::string& bytes, const std::string& field) {
+    EXPECT_EQ(detail(bytes).reason, Reason::kLimitExceeded);
+    EXPECT_EQ(detail(bytes).field, field);
+    const std::vector<std::pair<std::string, std::string>> values = {{"have", "2000"},
+                                                                     {"limit", "1024"}};
+    EXPECT_EQ(detail(bytes).values, values);
   };
   std::string few;  // of number 1000, with nothing in them
   for (int i = 0; i < 1000; ++i) few += std::string("\xc2\x3e\x00", 3);
   v1::GenerateRequest request;
   request.mutable_spec()->mutable_output();
-  EXPECT_FALSE(refused(few));
-  EXPECT_TRUE(refused(few + few));
+  EXPECT_EQ(detail(few).reason, Reason::kNone);
+  expect_refused(few + few, "1000");
   request.mutable_spec()
       ->mutable_output()
       ->GetReflection()
       ->MutableUnknownFields(request.mutable_spec()->mutable_output())
       ->ParseFromString(few + few);
-  EXPECT_TRUE(refused(request.SerializeAsString()));
+  expect_refused(request.SerializeAsString(), "spec.output.1000");
 }
 
 TEST(RequestParseTest, BytesThatAreNoMessageAreLeftToTheParser) {

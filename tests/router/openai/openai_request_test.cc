@@ -84,7 +84,8 @@ TEST(OpenAiRequestTest, NumbersThatDoNotFitAreSaidToBeSo) {
   refuse(R"("seed":18446744073709551616)", "seed", "from 0 to 18446744073709551615");
   refuse(R"("seed":-2)", "seed", "seed is -2; expected a whole number from 0");
   refuse(R"("seed":1.5)", "seed", "seed is 1.5; expected a whole number from 0");
-  refuse(R"("temperature":1e400)", "", "the number '1e400', which ends at byte 33, is too large");
+  refuse(R"("temperature":1e400)", "temperature",
+         "the number '1e400', which ends at byte 33, is too large");
   refuse(R"("temperature":NaN)", "", "not JSON");
   refuse(R"("logit_bias":{"5":1,"05":2})", "logit_bias", "names the token 5 twice");
 }
@@ -453,6 +454,29 @@ TEST(OpenAiRequestTest, LimitsAreThoseOfTheTable) {
   ExpectBodyRefused(OpenAiApi::kChat,
                     {R"({"messages":[{"role":")" + std::string(65, 'r') + R"(","content":""}]})",
                      "messages.role", "65"});
+  ExpectBodyRefused(OpenAiApi::kChat, {R"({"messages":[{"role":"user","content":"","name":")" +
+                                           std::string(65, 'n') + "\"}]}",
+                                       "messages.name", "messages.name has 65 bytes"});
+  std::string biases = R"("0":1)";
+  for (int i = 1; i <= 1024; ++i) biases += ",\"" + std::to_string(i) + "\":1";
+  ExpectBodyRefused(plain, {R"({"prompt":"x","logit_bias":{)" + biases + "}}",
+                            "spec.sampling.logit_bias", "1025 entries"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x","cache_salt":")" + std::string(257, 'a') + "\"}",
+                            "spec.cache_salt", "257"});
+}
+
+TEST(OpenAiRequestTest, NumbersThatFitNoFieldAreToldWithTheNearestThatDoes) {
+  const auto limit = [](const std::string& value) {
+    const auto request =
+        ReadOpenAiRequest(OpenAiApi::kCompletions, R"({"prompt":"x","max_tokens":)" + value + "}");
+    const ErrorDetail detail = DetailOf(request.status());
+    EXPECT_EQ(detail.reason, Reason::kLimitExceeded);
+    EXPECT_EQ(detail.values.at(0), (std::pair<std::string, std::string>("have", value)));
+    return detail.values.at(1).second;
+  };
+  EXPECT_EQ(limit("3000000000"), "2147483647");
+  EXPECT_EQ(limit("-3000000000"), "-2147483648");
+  EXPECT_EQ(limit("18446744073709551615"), "9223372036854775807");
 }
 
 TEST(OpenAiRequestTest, BodiesThatAreNoObjectAreRefused) {
@@ -467,7 +491,7 @@ TEST(OpenAiRequestTest, BodiesThatAreNoObjectAreRefused) {
   ExpectBodyRefused(plain, {R"({"prompt":"x","a":{"b":1,"b":2}})", "", "'b' stands twice"});
   ExpectBodyRefused(
       plain,
-      {R"({"prompt":"x","a":)" + std::string(40, '[') + std::string(40, ']') + "}", "", "levels"});
+      {R"({"prompt":"x","a":)" + std::string(40, '[') + std::string(40, ']') + "}", "a", "levels"});
   ExpectBodyRefused(plain, {std::string(1'000'000, '['), "", "levels"});
 }
 

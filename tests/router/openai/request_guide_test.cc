@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "router/openai/openai_request.h"
 #include "router/openai/request_draft.h"
@@ -11,6 +12,7 @@
 namespace baton {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 constexpr std::string_view kMark = "\xef\xbb\xbf";  // of the order of bytes, as editors write it
@@ -37,6 +39,35 @@ TEST(RequestGuideTest, ASchemaWhoseTextIsNotFoundIsNoEmptyGuide) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("was not found in the body"));
   }
   EXPECT_EQ(draft.request.spec.guided_json(), "");
+}
+
+TEST(RequestGuideTest, LimitsAreThoseOfTheTable) {
+  const auto text = [](int bytes) { return "\"" + std::string(bytes, 'a') + "\""; };
+  const auto list = [&](int count, int bytes) {
+    std::string choices = "[" + text(bytes);
+    for (int i = 1; i < count; ++i) choices += ",\"b\"";
+    return choices + "]";
+  };
+  struct Case {
+    std::string field;
+    std::string largest;
+    std::string larger;
+    std::string have;
+  };
+  for (const Case& each : {Case{"guided_regex", text(16384), text(16385), "16385"},
+                           Case{"guided_grammar", text(65536), text(65537), "65537"},
+                           Case{"guided_json", text(65536), text(65537), "65537"},
+                           Case{"guided_choice", list(1000, 1024), list(1001, 1024), "1001"},
+                           Case{"guided_choice", list(1000, 1024), list(1000, 1025), "1025"}}) {
+    const std::string body = R"({"prompt":"x",")" + each.field + "\":";
+    EXPECT_TRUE(ReadOpenAiRequest(OpenAiApi::kCompletions, body + each.largest + "}").ok());
+    const auto refused = ReadOpenAiRequest(OpenAiApi::kCompletions, body + each.larger + "}");
+    const ErrorDetail detail = DetailOf(refused.status());
+    EXPECT_EQ(detail.reason, Reason::kLimitExceeded) << refused.status();
+    EXPECT_THAT(detail.field, EndsWith(each.field));
+    ASSERT_EQ(detail.values.size(), 2U);
+    EXPECT_EQ(detail.values[0].second, each.have);
+  }
 }
 
 }  // namespace

@@ -115,6 +115,22 @@ TEST_F(QueueAtWorkersTest, LargeOnesDoNotStopSmallOnesHoweverManyTheyAre) {
   EXPECT_EQ(tried_, 2);
 }
 
+TEST_F(QueueAtWorkersTest, WhomEveryWorkerFoundTooLongHasNoneAndHoldsNobodyBack) {
+  Meet(kDecode, "large", 2048, 1);
+  const RoutingNeed need{
+      .tokens = 20, .peak_tokens = kLarge, .unfit = {WorkerKey{"large", processes_}}};
+  AddOne(need);
+  Add(1, kLarge);
+  EXPECT_THAT(Pass(), ElementsAre(2));
+  now_ += std::chrono::seconds(30);
+  EXPECT_THAT(Pass(), IsEmpty());
+  EXPECT_TRUE(queue_.empty()) << "it was not given up";
+  AddOne(need);
+  EXPECT_THAT(Pass(), IsEmpty());
+  Meet(kDecode, "other", 2048, 1);
+  EXPECT_THAT(Pass(), ElementsAre(3)) << "a worker that has not been asked";
+}
+
 TEST_F(QueueAtWorkersTest, NorDoThoseOfManyTenants) {
   MeetPools();
   for (int tenant = 0; tenant < 100; ++tenant) Add(17, kLarge, absl::StrCat("t", tenant));

@@ -59,8 +59,9 @@ TEST(AttemptLedgerTest, APushThatItsReceiverRefusedEndsAsTheReceiverSays) {
 }
 
 TEST(AttemptLedgerTest, OnlyDeathBreakAndFailedPushCount) {
-  for (const auto outcome : {AttemptOutcome::kFull, AttemptOutcome::kRevoked,
-                             AttemptOutcome::kExpired, AttemptOutcome::kDraining}) {
+  for (const auto outcome :
+       {AttemptOutcome::kFull, AttemptOutcome::kRevoked, AttemptOutcome::kExpired,
+        AttemptOutcome::kDraining, AttemptOutcome::kTooLong}) {
     EXPECT_FALSE(CountsAgainstRequest(outcome)) << AttemptOutcomeName(outcome);
   }
   for (const auto outcome :
@@ -125,6 +126,13 @@ TEST(AttemptLedgerTest, CertaintyIsNeededOnlyWhenTheDeathsOfAllSuspectsWouldDeci
   EXPECT_FALSE(ledger.NeedsCertainty(3));
   ledger.Record(AttemptOutcome::kStreamBroken, {Key("d3")}, kNow, kAvoid);
   EXPECT_TRUE(ledger.NeedsCertainty(3));
+}
+
+TEST(AttemptLedgerTest, WhoFoundItTooLongIsUnfitForGood) {
+  AttemptLedger ledger;
+  ledger.Record(AttemptOutcome::kFull, {Key("d1")}, kNow, kAvoid);
+  ledger.Record(AttemptOutcome::kTooLong, {Key("d2")}, kNow, kAvoid);
+  EXPECT_EQ(ledger.unfit(), std::set<WorkerKey>{Key("d2")});
 }
 
 TEST(AttemptLedgerTest, CulpritsAreAvoidedForAWhile) {

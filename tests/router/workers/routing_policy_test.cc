@@ -21,10 +21,13 @@ TEST_F(RoutingPolicyTest, WhoWantsAllThatAnotherWantsCouldUseAllItsWorkers) {
           1 + static_cast<int64_t>(random_() % static_cast<uint64_t>(made.peak_tokens));
     }
     if (random_() % 2 == 0) made.fingerprint = random_() % 2 == 0 ? "m" : "n";
+    for (const char* unfit : {"v", "w"}) {
+      if (random_() % 4 == 0) made.unfit.insert(View(unfit).key());
+    }
     return made;
   };
   int found = 0;
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 40'000; ++i) {
     const RoutingNeed one = need(), other = need();
     WorkerView worker = View("w");
     worker.facts.fingerprint = random_() % 2 == 0 ? "m" : "n";

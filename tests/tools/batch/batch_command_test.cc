@@ -9,7 +9,6 @@
 #include "nlohmann/json.hpp"
 #include "tests/tools/batch/batch_files.h"
 #include "tests/tools/run_tool.h"
-#include "tools/batch/batch_flags.h"
 
 // `baton batch` against a service that answers as it is told.
 namespace baton::batch {
@@ -344,38 +343,23 @@ TEST_F(BatchCommand, NothingIsSentForWhatIsTypedWrong) {
   EXPECT_THAT(error({in, Path("others"), server}), HasSubstr("1 answers to lines that"));
   EXPECT_THAT(error({in, out, "DIR", server}), HasSubstr("--server and MODEL"));
   EXPECT_THAT(error({in, out, "--threads", "2"}), HasSubstr("--threads without MODEL"));
+  EXPECT_THAT(error({in, out, "D\xff"}), HasSubstr("'D\\xff', from its path: it is not UTF-8"));
   EXPECT_THAT(error({in, out, server, "--part", "2/2"}), HasSubstr("--part '2/2'"));
   EXPECT_THAT(error({in, out, "--server", "nowhere"}), HasSubstr("--server"));
   EXPECT_THAT(error({in, out, "--server", "ftp://h:1"}), HasSubstr("or http:// or https://"));
+  const std::string clear = "--server=http://" + address();
+  EXPECT_THAT(error({in, out, clear, "--tls-ca", in}), HasSubstr("in clear text"));
   EXPECT_EQ(requests_, 0);
 }
 
-TEST(BatchFlags, ConcurrencyFillsOwnWorkersTwice) {
-  const auto concurrency = [](const std::vector<std::string>& arguments) {
-    BatchFlags flags;
-    FlagSet set("baton batch", "batch", "");
-    BindBatch(&set, &flags);
-    const absl::Status parsed = set.Parse(arguments, {});
-    EXPECT_TRUE(parsed.ok()) << parsed;
-    return ConcurrencyOf(flags);
-  };
-  EXPECT_EQ(concurrency({"in", "out"}), 128);
-  EXPECT_EQ(concurrency({"in", "out", "DIR", "--decode", "3", "--max-num-seqs", "10"}), 60);
-  EXPECT_EQ(concurrency({"in", "out", "DIR", "--concurrency", "7"}), 7);
-}
-
-TEST(BatchFlags, OwnWorkersGetWhatWasGivenAndNoMore) {
-  BatchFlags flags;
-  FlagSet set("baton batch", "batch", "");
-  BindBatch(&set, &flags);
-  ASSERT_TRUE(set.Parse({"in", "out", "DIR", "--mode", "unified", "--threads", "2", "--patience",
-                         "3s", "--eos-log", "rows"},
-                        {})
-                  .ok());
-  EXPECT_THAT(ServeArguments(set, flags),
-              ::testing::ElementsAre("DIR", "--host=127.0.0.1", "--port=0", "--admin-port=0",
-                                     "--http-port=0", "--log-level=warn", "--eos-log=off",
-                                     "--mode=unified", "--eos-log=rows", "--threads=2"));
+// Nor is anything sent in clear text.
+TEST_F(BatchCommand, FilesForTlsAreForEveryAddressWithoutAScheme) {
+  Write("in", RequestLine("a"));
+  Write("ca.pem", "");
+  const ToolRun run = Run({"--tls-ca", Path("ca.pem")});
+  EXPECT_EQ(run.exit, 1);
+  EXPECT_THAT(run.err, HasSubstr("no server at https://" + address()));
+  EXPECT_EQ(requests_, 0);
 }
 
 TEST_F(BatchCommand, WithoutAServiceItSaysSo) {

@@ -71,7 +71,9 @@ absl::StatusOr<std::unique_ptr<OpenAiTarget>> OpenAiTarget::Make(
 
 absl::Status OpenAiTarget::TakeUrl() {
   const std::string& given = options_.base_url;
-  const std::string text = given.find("://") == std::string::npos ? "http://" + given : given;
+  const bool tls = options_.tls.enabled();
+  const std::string text =
+      given.find("://") != std::string::npos ? given : (tls ? "https://" : "http://") + given;
   const std::unique_ptr<CURLU, FreeUrl> url(curl_url());
   BATON_CHECK(url != nullptr);
   const CURLUcode code = curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0);
@@ -81,6 +83,12 @@ absl::Status OpenAiTarget::TakeUrl() {
         absl::StrCat("'", given, "' is not the address of an OpenAI-compatible server (",
                      code != CURLUE_OK ? curl_url_strerror(code) : "only http and https are known",
                      "); expected http://HOST:PORT"));
+  }
+  if (tls && scheme == "http") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("files for TLS are given, and '", given,
+                     "' would be asked in clear text; expected https://HOST:PORT, or an address "
+                     "without a scheme; leave --tls-ca, --tls-cert and --tls-key out for http"));
   }
   const std::string host = PartOf(url.get(), CURLUPART_HOST);
   const std::string port = PartOf(url.get(), CURLUPART_PORT);

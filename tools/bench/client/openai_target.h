@@ -18,7 +18,8 @@
 namespace baton::bench {
 
 struct OpenAiClientOptions {
-  // "http://host:port", with a path before "/v1" if the server wants one; "host:port" means http.
+  // "http://host:port", with a path before "/v1" if the server wants one; "host:port" means http,
+  // or https where `tls` has files, with which http is refused.
   std::string base_url;
   std::string model;
   float temperature = 0;

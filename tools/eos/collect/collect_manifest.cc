@@ -60,7 +60,8 @@ OrderedJson FamiliesJson(const CollectCounts& counts) {
 OrderedJson Identity(const CollectManifest& manifest) {
   return {{"prompts", {{"count", manifest.prompts}, {"sha256", manifest.prompts_sha256}}},
           {"grid", GridJson(manifest.grid)},
-          {"model", ModelJson(manifest.model)}};
+          {"model", ModelJson(manifest.model)},
+          {"sampler", SamplerJson(manifest.model.default_sampling(), manifest.grid)}};
 }
 
 absl::StatusOr<OrderedJson> FilesJson(const std::string& folder) {
@@ -126,7 +127,6 @@ absl::Status WriteManifest(const std::string& folder, const CollectManifest& man
                       {"complete", manifest.counts.requests == manifest.requests}};
   json.update(Identity(manifest));
   json["prompts"]["file"] = manifest.prompts_path;
-  json["sampler"] = SamplerJson(manifest.model.default_sampling(), manifest.grid);
   json["families"] = FamiliesJson(manifest.counts);
   json["counts"] = {{"planned", manifest.requests},
                     {"requests", manifest.counts.requests},

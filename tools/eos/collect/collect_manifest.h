@@ -25,7 +25,7 @@ struct CollectManifest {
 constexpr char kManifest[] = "manifest.json";
 
 // Refuses, with what differs, to go on in a folder whose answers are those of another grid, other
-// prompts or another model. OK where it holds none.
+// prompts, another model or another sampler. OK where it holds none.
 absl::Status CheckManifest(const std::string& folder, const CollectManifest& manifest);
 
 // Writes it, with the size and the SHA-256 of each file.

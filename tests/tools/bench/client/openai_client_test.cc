@@ -347,5 +347,19 @@ TEST(OpenAiTarget, TheUrlMayHaveAPathOrNot) {
   }
 }
 
+TEST(OpenAiTarget, FilesForTlsMeanHttps) {
+  const auto target = [](const std::string& given) {
+    return OpenAiTarget::Make(
+        {.base_url = given, .look_up_once = false, .tls = {.ca_file = "ca.pem"}});
+  };
+  EXPECT_EQ((*target("h:1"))->url(), "https://h:1/v1/completions");
+  EXPECT_EQ((*target("https://h:1"))->url(), "https://h:1/v1/completions");
+  for (const char* clear : {"http://h:1", "HTTP://h:1"}) {
+    const absl::Status refused = target(clear).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << clear;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("https://HOST:PORT")) << clear;
+  }
+}
+
 }  // namespace
 }  // namespace baton::bench

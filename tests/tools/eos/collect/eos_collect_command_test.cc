@@ -187,6 +187,32 @@ TEST_F(EosCollectTest, AnotherGridPromptOrModelDoesNotMixIn) {
   EXPECT_THAT(Collect(server).err, HasSubstr("found rows.jsonl and no manifest.json"));
 }
 
+TEST_F(EosCollectTest, AnotherSamplerDoesNotMixIn) {
+  FakeInferenceService server(GoodAnswer);
+  v1::SamplingDefaults sampling;
+  sampling.set_min_p(0.1F);
+  sampling.set_temperature(0.5F);
+  server.SetSampling(sampling);
+  ASSERT_EQ(Collect(server).exit, 0);
+  // The grid has the temperature.
+  sampling.set_temperature(1);
+  server.SetSampling(sampling);
+  EXPECT_EQ(Collect(server).exit, 0);
+  sampling.set_top_k(40);
+  server.SetSampling(sampling);
+  const ToolRun other = Collect(server);
+  EXPECT_EQ(other.exit, 2);
+  EXPECT_THAT(other.err,
+              AllOf(HasSubstr("found sampler.top_k 0; expected 40"), HasSubstr("--out")));
+  auto manifest = nlohmann::ordered_json::parse(Content(out_ + "/manifest.json"));
+  manifest.erase("sampler");
+  File("set/manifest.json", manifest.dump());
+  const ToolRun unknown = Collect(server);
+  EXPECT_EQ(unknown.exit, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("found sampler.top_p null; expected 1.0"));
+  EXPECT_EQ(server.generate_requests().size(), 8);
+}
+
 TEST_F(EosCollectTest, WithoutATemperatureThereIsNothingToAsk) {
   FakeInferenceService server(GoodAnswer);
   const ToolRun run = RunTool({"eos", "collect", "--server", server.address(), "--prompts",
