@@ -56,6 +56,12 @@ void BindInspect(FlagSet* set, InspectFlags* flags) {
   set->Add(With(SwitchFlag("by-layer", &flags->by_layer), "Output",
                 "a line for each layer: its size in each kind of weight, and with --original its "
                 "least and its largest error in place of all"));
+  set->AddCheck([flags] {
+    if (!flags->as_json || !flags->by_layer) return absl::OkStatus();
+    return UsageError("--by-layer with --json",
+                      "JSON has every weight by its name; take one of both",
+                      "baton model inspect DIR --json");
+  });
   Flag original = With(TextFlag("original", &flags->original), "Weights",
                        "of a quantized model: the directory that it was made from, for the error "
                        "of every projection");

@@ -1,6 +1,14 @@
 #include "router/edge/linger.h"
 
+#include <algorithm>
+
 namespace baton {
+namespace {
+
+// How many times as long as for the next part a client has for all of them.
+constexpr int kTimesInAll = 20;
+
+}  // namespace
 
 Linger::Linger(grpc::CallbackServerContext* context, const LingerOptions& options)
     : options_(options), call_(std::make_shared<Call>()) {
@@ -9,8 +17,13 @@ Linger::Linger(grpc::CallbackServerContext* context, const LingerOptions& option
 }
 
 void Linger::Begin() {
-  Took();
-  LookAt(options_.clock->Now() + options_.time, options_, call_);
+  const base::Instant now = options_.clock->Now();
+  {
+    base::MutexLock lock(&call_->mutex);
+    call_->progress = now;
+    call_->end = now + kTimesInAll * options_.time;
+  }
+  LookAt(now + options_.time, options_, call_);
 }
 
 void Linger::Took() {
@@ -27,7 +40,7 @@ void Linger::LookAt(base::Instant when, const LingerOptions& options,
     {
       base::MutexLock lock(&call->mutex);
       if (call->context == nullptr) return;
-      next = call->progress + options.time;
+      next = std::min(call->progress + options.time, call->end);
       if (next <= options.clock->Now()) {
         call->context->TryCancel();
         return;

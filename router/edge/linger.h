@@ -17,7 +17,8 @@ struct LingerOptions {
 };
 
 // Breaks a call whose client does not take the last of its answer: gRPC holds it for as long as the
-// client keeps its window shut, and the call with it. Thread-safe.
+// client keeps its window shut, and the call with it. One that takes a little now and then has
+// twenty times as long in all. Thread-safe.
 class Linger final {
  public:
   // `context` lives until End.
@@ -35,6 +36,7 @@ class Linger final {
     base::Mutex mutex;
     grpc::CallbackServerContext* context ABSL_GUARDED_BY(mutex) = nullptr;  // null once it ended
     base::Instant progress ABSL_GUARDED_BY(mutex);  // when the client's time began
+    base::Instant end ABSL_GUARDED_BY(mutex);       // of all of it
   };
   // Looks at the call at `when`, and again for as long as it goes on.
   static void LookAt(base::Instant when, const LingerOptions& options,

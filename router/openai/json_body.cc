@@ -85,7 +85,7 @@ class BodyCheck final : public nlohmann::json_sax<BodyJson> {
 
   bool key(string_t& name) override {
     Level& level = levels_.back();
-    if (levels_.size() == 1) field_ = name;
+    if (levels_.size() == 1) field_ = name.substr(0, kExcerptBytes);
     level.next = level.bounds != nullptr ? level.bounds->Inside(name) : nullptr;
     CountEntry(&level);
     CountText();
@@ -99,7 +99,7 @@ class BodyCheck final : public nlohmann::json_sax<BodyJson> {
                    const BodyJson::exception& error) override {
     if (error.id == kNumberTooLarge) {
       return Fail(
-          LimitError(absl::CHexEscape(token), kMaxNumber,
+          LimitError(absl::CHexEscape(token.substr(0, kExcerptBytes)), kMaxNumber,
                      absl::StrCat("the number ", Excerpt(token), ", which ends at byte ", position,
                                   ", is too large; expected at most ", std::string(kMaxNumber))));
     }

@@ -1,5 +1,5 @@
 // The part of RequestFlow that begins attempts, applies their news and ends them.
-#include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -86,7 +86,10 @@ void RequestFlow::Apply(const AttemptNews& news) {
 
 void RequestFlow::Note(const AttemptFigures& figures) {
   // A worker's word that is no time at all leaves the sums of the metrics sound.
-  timings_.set_queue_ms(timings_.queue_ms() + std::max(0.0, figures.queue_ms));
+  if (std::isfinite(figures.queue_ms) && figures.queue_ms > 0) {
+    timings_.set_queue_ms(timings_.queue_ms() + figures.queue_ms);
+    waited_until_ = context_->clock->Now();  // so that no wait is counted twice
+  }
   if (figures.prefill_ms) timings_.set_prefill_ms(*figures.prefill_ms);
   if (figures.kv_transfer_ms) timings_.set_kv_transfer_ms(*figures.kv_transfer_ms);
   if (figures.cached_tokens) cached_tokens_ = *figures.cached_tokens;

@@ -231,7 +231,7 @@ void RequestFlow::OnPlaced(Placed& placed) {
   if (ReasonOf(placed.placement.status()) == Reason::kQueueFull) {
     return RejectByQueue(placed.placement.status());
   }
-  if (!placed.placement.ok()) return Fail(placed.placement.status(), FinishReason::kError);
+  if (!placed.placement.ok()) return FailUnplaced(placed.placement.status());
   if (spec_.stop.max_tokens == 0) {
     // No worker was known when the request came. What this one takes is its limit from now on.
     const WorkerView& worker = placed.placement->decode.view;
@@ -245,6 +245,17 @@ void RequestFlow::OnPlaced(Placed& placed) {
     spec_.stop.max_tokens = static_cast<int32_t>(room);
   }
   OpenAttempt(std::move(placed.placement).value());
+}
+
+// Whom placement takes for large enough, and who said otherwise, is there and healthy.
+void RequestFlow::FailUnplaced(const absl::Status& status) {
+  const size_t unfit = ledger_.unfit().size();
+  if (unfit == 0) return Fail(status, FinishReason::kError);
+  Fail(MakeError(status.code(), DetailOf(status),
+                 absl::StrCat(std::string(status.message()), "; ", unfit,
+                              " that should have room for it found it too long, the last one: ",
+                              std::string(last_failure_.message()))),
+       FinishReason::kError);
 }
 
 void RequestFlow::OnClientGone() {

@@ -111,6 +111,8 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   void RejectByQueue(const absl::Status& full);
   RoutingNeed NeedNow() const;
   void OnPlaced(Placed& placed);
+  // No worker could be found for it.
+  void FailUnplaced(const absl::Status& status);
   void OnClientGone();
   void OnTick();
   void ArmTick();

@@ -67,13 +67,17 @@ TEST_P(QueueTimeTest, AllWaitsOfARequestAddUp) {
   ExpectOneSample(timings.queue_ms());
 }
 
-// A prefill worker kept the prompt in its line, and then had no place for it.
-TEST_F(QueueAtPrefillTest, ALineThatWasLeftForAnotherPrefillWorkerCounts) {
-  const auto failed = std::make_shared<std::atomic<bool>>(false);
+// Prefill workers kept the prompt in their lines, and then had no place for it. Each line counts
+// once, also where none was left to ask and the attempt ended.
+class LinesThatWereLeftTest : public QueueAtPrefillTest,
+                              public ::testing::WithParamInterface<int> {};
+
+TEST_P(LinesThatWereLeftTest, Count) {
+  const auto refusals = std::make_shared<std::atomic<int>>(0);
   for (int i = 0; i < 2; ++i) {
     AddPrefill([&](FakeWorkerOptions& worker) {
-      worker.script = [this, failed](const FakeMoment& moment) {
-        if (moment.point != FakePoint::kPrefillOpen || failed->exchange(true)) {
+      worker.script = [this, refusals](const FakeMoment& moment) {
+        if (moment.point != FakePoint::kPrefillOpen || ++*refusals > GetParam()) {
           return FakeAction::Go();
         }
         StayInTheQueue();
@@ -86,11 +90,15 @@ TEST_F(QueueAtPrefillTest, ALineThatWasLeftForAnotherPrefillWorkerCounts) {
   StartRouter();
   const Answer answer = Generate(Request("wait", 3));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
-  EXPECT_TRUE(*failed);
+  EXPECT_GT(*refusals, GetParam());
   EXPECT_EQ(answer.final->attempts(), 1);
-  EXPECT_GE(answer.final->timings().queue_ms(), base::Milliseconds(kWait));
-  ExpectOneSample(answer.final->timings().queue_ms());
+  const v1::Timings& timings = answer.final->timings();
+  EXPECT_GE(timings.queue_ms(), GetParam() * base::Milliseconds(kWait));
+  EXPECT_LE(timings.queue_ms(), timings.ttft_ms());
+  ExpectOneSample(timings.queue_ms());
 }
+
+INSTANTIATE_TEST_SUITE_P(Refusals, LinesThatWereLeftTest, ::testing::Values(1, 2));
 
 // The others are its own affair, as they are for the time to its first token.
 TEST_F(QueueAtPrefillTest, ARequestForSeveralAnswersHasTheWaitOfItsFirst) {

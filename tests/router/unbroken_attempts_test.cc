@@ -122,6 +122,8 @@ TEST_P(TooLongTest, EverywhereIsAWorkerThatIsMissing) {
   if (GetParam() == FakePoint::kPrefillOpen) return ExpectUndisturbed(answer, 1);
   EXPECT_EQ(answer.status.code(), absl::StatusCode::kUnavailable) << answer.status;
   EXPECT_EQ(ReasonText(answer.status), "NO_WORKER");
+  EXPECT_THAT(std::string(answer.status.message()),
+              ::testing::HasSubstr("6 that should have room for it found it too"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, TooLongTest,

@@ -212,6 +212,7 @@ TEST_F(ModelCommand, InspectTellsSizesAndErrorsOfLayers) {
     EXPECT_THAT(layers, HasSubstr(line));
   }
   EXPECT_THAT(layers, Not(HasSubstr("error")));
+  EXPECT_EQ(RunTool({"model", "inspect", out, "--by-layer", "--json"}).exit, 2);
   const std::string both =
       RunTool({"model", "inspect", out, "--by-layer", "--original", folder_}).out;
   EXPECT_THAT(both, ContainsRegex("layer 1  .*w4g32 [0-9]+ B, error [0-9.]+ to [0-9.]+ %\n"));

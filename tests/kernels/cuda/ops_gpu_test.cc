@@ -1,6 +1,7 @@
 // Row-wise operations and products of the CUDA backend against the scalar reference, in every
 // dtype. Tolerance: DeviceTolerance(dtype) of the larger of the expected value and the floor that
 // the test names; products sum in fp32, so their floor grows with the square root of the length.
+#include <cmath>
 #include <vector>
 
 #include "tests/kernels/copy_blocks_fixture.h"
@@ -224,6 +225,25 @@ TEST_P(CudaOpsTest, RmsNormEqualsReference) {
       reference_->RmsNorm(HostMatrix(in, cols), **host_weight, 1e-5f, HostMatrix(expected, cols));
       ASSERT_TRUE(backend_->EndStep().ok());
       ExpectValues(out.Values(), expected, DeviceTolerance(out_dtype), 0.1);
+    }
+  }
+}
+
+TEST_P(CudaOpsTest, RmsNormOfARowWhoseSquaresOverflowIsNoNumber) {
+  for (const int64_t cols : {31, 1024, 20000}) {
+    SCOPED_TRACE(cols);
+    std::vector<float> in = ExactValues(2 * cols, 21);
+    in[5] = 2e19f;
+    std::vector<float> weight(static_cast<size_t>(cols), 1);
+    const DeviceMatrix device_in(*backend_, DType::kF32, 2, cols, in);
+    const DeviceMatrix out(*backend_, dtype(), 2, cols);
+    const auto uploaded = backend_->UploadVector({weight.data(), DType::kF32, 1, cols});
+    backend_->RmsNorm(device_in.view(), **uploaded, 1e-5f, out.view());
+    ASSERT_TRUE(backend_->EndStep().ok());
+    const std::vector<float> values = out.Values();
+    for (size_t col = 0; col < static_cast<size_t>(cols); ++col) {
+      ASSERT_TRUE(std::isnan(values[col])) << col;
+      ASSERT_TRUE(std::isfinite(values[static_cast<size_t>(cols) + col])) << col;
     }
   }
 }
