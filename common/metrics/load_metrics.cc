@@ -80,8 +80,7 @@ std::vector<MetricInfo> Phases() {
       Metric::kRequestQueueTime, "baton_request_queue_time_seconds", RequestBuckets(),
       "At the router: all waiting of a request before its prompt was computed, or never was: over "
       "all attempts, in the router's queue, for blocks and in workers' lines; told at its end. At "
-      "a "
-      "worker: a sequence's wait before its first step.");
+      "a worker: a sequence's wait before its first step.");
   queue_time.owners = kAllOwn;
   return {
       queue_time,

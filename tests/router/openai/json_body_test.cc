@@ -10,6 +10,7 @@
 
 #include "common/base/status.h"
 #include "tests/common/base/taken_memory.h"
+#include "tests/router/openai/body_refusal.h"
 
 namespace baton {
 namespace {
@@ -29,14 +30,6 @@ TEST(JsonBodyTest, AZeroByteIsNoEndOfTheBody) {
 }
 
 using Values = std::vector<std::pair<std::string, std::string>>;
-
-std::string ListOf(const std::string& entry, int count) {
-  std::string text;
-  text.reserve(static_cast<size_t>(count) * (entry.size() + 1) + 16);
-  text += "[" + entry;
-  for (int i = 1; i < count; ++i) text.append(",").append(entry);
-  return text += "]";
-}
 
 absl::Status ChatRefusal(const std::string& body) {
   return ParseJsonBody(OpenAiApi::kChat, body).status();
