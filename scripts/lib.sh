@@ -9,7 +9,7 @@ readonly build_packages=(
   cmake ninja-build g++ pkg-config ccache
   libgrpc++-dev libssl-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev
-  libhwy-dev libzstd-dev
+  libhwy-dev libre2-dev libzstd-dev
   prometheus-cpp-dev libcpp-httplib-dev libcurl4-openssl-dev libboost-dev)
 # What the tests need on top.
 readonly test_packages=(

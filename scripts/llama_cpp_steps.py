@@ -7,7 +7,7 @@ Prints tokens per second: of a prompt of 512 tokens and, where --context is more
 prompt that long, medians of --rounds; and of decoding behind --context tokens, medians of steps. Then
 the memory of the process. PYTHON is one with llama-cpp-python; build that natively
 (CMAKE_ARGS=-DGGML_NATIVE=ON). With --quantize it writes the model in other kinds instead, as
-llama-quantize does: Q8_0, Q4_0, Q4_K_M.
+llama-quantize does: F16, Q8_0, Q4_0, Q4_K_M, Q5_0, Q5_K_M, Q6_K.
 """
 
 import argparse
@@ -18,8 +18,8 @@ import time
 
 import llama_cpp as api
 
-KINDS = {"Q8_0": api.LLAMA_FTYPE_MOSTLY_Q8_0, "Q4_0": api.LLAMA_FTYPE_MOSTLY_Q4_0,
-         "Q4_K_M": api.LLAMA_FTYPE_MOSTLY_Q4_K_M}
+KINDS = {kind: getattr(api, f"LLAMA_FTYPE_MOSTLY_{kind}")
+         for kind in ("F16", "Q8_0", "Q4_0", "Q4_K_M", "Q5_0", "Q5_K_M", "Q6_K")}
 PROMPT, STEPS = 512, 16
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "absl/strings/str_format.h"
 #include "common/config/exit_code.h"
@@ -13,11 +14,13 @@ namespace baton {
 namespace {
 
 enum class Scheme : uint8_t { kW4, kW8, kFp8 };
+enum class LmHead : uint8_t { kKeep, kW8 };
 
 struct QuantizeFlags {
   std::string in;
   std::string out;
   Scheme kind = Scheme::kW4;
+  LmHead lm_head = LmHead::kKeep;
   RoundingScheme scheme;
 };
 
@@ -44,6 +47,10 @@ void BindQuantize(FlagSet* set, QuantizeFlags* flags) {
   set->Add(Common(With(ChoiceFlag("method", &flags->scheme.method, methods), "Weights",
                        "nearest: the scale that reaches the largest weight of a group; search: "
                        "the one with the smallest squared error; not with fp8")));
+  const Choices<LmHead> outputs = {{"keep", LmHead::kKeep}, {"w8", LmHead::kW8}};
+  set->Add(Common(With(ChoiceFlag("lm-head", &flags->lm_head, outputs), "Weights",
+                       "the output projection: as it is, or integers of 8 bits, which one that is "
+                       "tied to the embeddings has beside them; not with fp8")));
 }
 
 // Tells a terminal, on one line of stderr, how far it is.
@@ -68,6 +75,24 @@ std::string Told(const QuantizeFlags& flags, const QuantizeReport& report) {
                                 static_cast<double>(report.bytes_before) / 1e6, 100 * largest);
 }
 
+// What of the command line has no meaning with --scheme fp8.
+std::optional<int> RefuseBesideFp8(const FlagSet& set, const QuantizeFlags& flags) {
+  const char* refused = nullptr;
+  if (set.Given("group") || set.Given("method")) {
+    refused =
+        "--group or --method with --scheme fp8, which has a scale for each row, that of its "
+        "largest weight; leave them out";
+  } else if (flags.lm_head != LmHead::kKeep) {
+    refused =
+        "--lm-head w8 with --scheme fp8, beside which the output projection stays as it is; leave "
+        "it out, or take --scheme w8";
+  }
+  if (refused == nullptr) return std::nullopt;
+  return ReportFatal(set.program(),
+                     FatalOf(absl::OutOfRangeError(refused), ExitCode::kUsage,
+                             "cannot quantize " + flags.in, "baton model quantize --help"));
+}
+
 }  // namespace
 
 int ModelQuantizeCommand(const Invocation& call) {
@@ -79,15 +104,12 @@ int ModelQuantizeCommand(const Invocation& call) {
   if (const auto exit = call.Read(&set)) return *exit;
   flags.scheme.bits = flags.kind == Scheme::kW8 ? 8 : 4;
   flags.scheme.fp8 = flags.kind == Scheme::kFp8;
-  if (flags.scheme.fp8 && (set.Given("group") || set.Given("method"))) {
-    return ReportFatal(
-        set.program(),
-        FatalOf(
-            absl::OutOfRangeError("--group or --method with --scheme fp8, which has a scale for "
-                                  "each row, that of its largest weight; leave them out"),
-            ExitCode::kUsage, "cannot quantize " + flags.in, "baton model quantize --help"));
+  if (flags.scheme.fp8) {
+    if (const auto exit = RefuseBesideFp8(set, flags)) return *exit;
   }
-  const auto report = QuantizeCheckpoint(flags.in, flags.out, flags.scheme, ShowProgress);
+  const CheckpointRounding rounding = {.layers = flags.scheme,
+                                       .output = flags.lm_head == LmHead::kW8};
+  const auto report = QuantizeCheckpoint(flags.in, flags.out, rounding, ShowProgress);
   if (!report.ok()) {
     const bool there = report.status().code() == absl::StatusCode::kUnavailable;
     return ReportFatal(set.program(),

@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,12 @@ namespace baton {
 namespace {
 
 using Format = QuantizationConfig::Format;
+
+// The format of a checkpoint whose groups of modules each name their own.
+constexpr char kMixed[] = "mixed-precision";
+constexpr char kForms[] = "\"pack-quantized\", \"int-quantized\" or \"float-quantized\"";
+constexpr size_t kMostGroups = 64;
+constexpr size_t kMostPatterns = 256;  // of all groups
 
 // Whether columns are in groups of their own, by "actorder", which may also be a boolean.
 bool ReadActOrder(JsonReader& reader, const nlohmann::json& args) {
@@ -90,13 +98,6 @@ absl::Status ReadInputArgs(const nlohmann::json& args, const std::string& where,
   return reader.status();
 }
 
-bool Same(const QuantizationConfig& a, const QuantizationConfig& b) {
-  return a.bits == b.bits && a.group == b.group && a.symmetric == b.symmetric &&
-         a.groups_by_tensor == b.groups_by_tensor && a.block_rows == b.block_rows &&
-         a.block_cols == b.block_cols && a.asks_rounded_inputs == b.asks_rounded_inputs &&
-         a.static_inputs == b.static_inputs && a.grouped_inputs == b.grouped_inputs;
-}
-
 // Refuses what changes the numbers beside the rounding itself: inputs that are to be rotated, and
 // weights of which only some are stored. Tools write empty objects where there is none of it.
 void RefuseTransforms(JsonReader& reader) {
@@ -114,41 +115,97 @@ void RefuseTransforms(JsonReader& reader) {
   }
 }
 
-// Reads one of the groups of modules, each of which may name its format again.
-absl::StatusOr<QuantizationConfig> ReadGroupOfModules(const nlohmann::json& group, Format format,
-                                                      const std::string& form,
-                                                      const std::string& where) {
+// The format, which the early name "naive-quantized" leaves to the type of the weights.
+absl::StatusOr<Format> ReadForm(JsonReader& reader, const std::string& form,
+                                const nlohmann::json* weights) {
+  if (form == "pack-quantized") return Format::kPackQuantized;
+  if (form == "int-quantized") return Format::kIntQuantized;
+  if (form == "float-quantized") return Format::kFloatQuantized;
+  if (form == "naive-quantized" && weights != nullptr) {
+    const bool floats = weights->value("type", nlohmann::json()) == "float";
+    return floats ? Format::kFloatQuantized : Format::kIntQuantized;
+  }
+  reader.Fail("format", kForms);
+  return reader.status();
+}
+
+// Reads one of the groups of modules, each of which may name its format in place of `form`.
+absl::StatusOr<QuantizationConfig> ReadKind(const nlohmann::json& group, const std::string& form,
+                                            const std::string& where) {
   if (!group.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(where, " is no object; expected one"));
   }
   JsonReader entry(group, where);
-  RefuseUnless(entry, "format", entry.String("format", form) == form,
-               absl::StrCat("\"", form, "\""));
   RefuseUnless(entry, "output_activations", !entry.Has("output_activations"), "none");
   const nlohmann::json* inputs = entry.Object("input_activations");
   const nlohmann::json* args = entry.Object("weights");
   if (args == nullptr) entry.Fail("weights", "an object");
+  const std::string own = entry.String("format", form);
   BATON_RETURN_IF_ERROR(entry.status());
+  if (own == kMixed) {
+    return absl::InvalidArgumentError(absl::StrCat(where, " names no format of its own beside \"",
+                                                   kMixed, "\"; expected ", kForms));
+  }
+  BATON_ASSIGN_OR_RETURN(const Format format, ReadForm(entry, own, args));
   BATON_ASSIGN_OR_RETURN(QuantizationConfig config, ReadWeightArgs(*args, format, where));
   if (inputs != nullptr) BATON_RETURN_IF_ERROR(ReadInputArgs(*inputs, where, config));
   return config;
 }
 
-// The format, which the early name "naive-quantized" leaves to the type of the weights.
-absl::StatusOr<Format> ReadForm(JsonReader& reader, const std::string& form,
-                                const nlohmann::json* groups) {
-  if (form == "pack-quantized") return Format::kPackQuantized;
-  if (form == "int-quantized") return Format::kIntQuantized;
-  if (form == "float-quantized") return Format::kFloatQuantized;
-  if (form == "naive-quantized" && groups != nullptr && !groups->empty()) {
-    const nlohmann::json& group = groups->front();
-    const auto weights = group.is_object() ? group.find("weights") : group.end();
-    const bool floats = weights != group.end() && weights->is_object() &&
-                        weights->value("type", nlohmann::json()) == "float";
-    return floats ? Format::kFloatQuantized : Format::kIntQuantized;
+// A group of modules, whose targets matter only where there are several kinds.
+struct ReadModules {
+  QuantizationConfig kind;
+  std::string where;
+  absl::StatusOr<ModuleTargets> targets;
+};
+
+absl::StatusOr<std::vector<ReadModules>> ReadGroups(const nlohmann::json& groups,
+                                                    const std::string& form,
+                                                    const std::string& owner) {
+  std::vector<ReadModules> read;
+  size_t patterns = 0;
+  for (const auto& [name, group] : groups.items()) {
+    const std::string where = absl::StrCat(owner, " config_groups ", name);
+    BATON_ASSIGN_OR_RETURN(const QuantizationConfig kind, ReadKind(group, form, where));
+    const auto targets = group.find("targets");
+    read.push_back({.kind = kind,
+                    .where = where,
+                    .targets = ModuleTargets::Read(
+                        targets != group.end() ? *targets : nlohmann::json(), where)});
+    if (read.back().targets.ok()) patterns += read.back().targets->patterns();
+    if (read.size() > kMostGroups || patterns > kMostPatterns) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, " is beyond ", kMostGroups, " groups of modules, or ", kMostPatterns,
+          " regular expressions as their targets; expected fewer: write names of modules"));
+    }
   }
-  reader.Fail("format", "\"pack-quantized\", \"int-quantized\" or \"float-quantized\"");
-  return reader.status();
+  return read;
+}
+
+// What `groups`, of which there is one, make together.
+absl::StatusOr<QuantizationConfig> Together(std::vector<ReadModules> groups) {
+  QuantizationConfig config = groups.front().kind;
+  bool several = false;
+  for (const ReadModules& group : groups) {
+    if (group.targets.ok() &&
+        group.targets->Matches(kOutputModule) > ModuleTargets::Match::kClass) {
+      config.output = QuantizationConfig::Output::kIntegers;
+    }
+    if (SameKind(config, group.kind)) continue;
+    several = true;
+    if (!config.fp8() && !group.kind.fp8()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(group.where, " quantizes to ", group.kind.name(),
+                     ", another group of modules to ", config.name(),
+                     ", or their inputs differ; expected one kind for all modules, or "
+                     "several of integers"));
+  }
+  if (!several) return config;
+  for (ReadModules& group : groups) {
+    BATON_ASSIGN_OR_RETURN(ModuleTargets targets, std::move(group.targets));
+    config.modules.push_back({.targets = std::move(targets), .kind = std::move(group.kind)});
+  }
+  return config;
 }
 
 }  // namespace
@@ -157,25 +214,17 @@ absl::StatusOr<QuantizationConfig> ReadCompressedTensors(JsonReader& reader) {
   const std::string form = reader.String("format", "pack-quantized");
   const nlohmann::json* groups = reader.Object("config_groups");
   RefuseTransforms(reader);
-  BATON_RETURN_IF_ERROR(reader.status());
-  BATON_ASSIGN_OR_RETURN(const Format format, ReadForm(reader, form, groups));
-  std::optional<QuantizationConfig> config;
-  if (groups != nullptr) {
-    for (const auto& [name, group] : groups->items()) {
-      const std::string where = absl::StrCat(reader.where(), " config_groups ", name);
-      BATON_ASSIGN_OR_RETURN(const QuantizationConfig read,
-                             ReadGroupOfModules(group, format, form, where));
-      if (config.has_value() && !Same(*config, read)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            where, " quantizes to ", read.name(), ", another group of modules to ", config->name(),
-            ", or their inputs differ; expected one kind for all modules"));
-      }
-      config = read;
-    }
+  if (form != kMixed) {
+    // An unknown one is refused even where every group of modules names its own.
+    const nlohmann::json any = {{"type", "int"}};
+    BATON_RETURN_IF_ERROR(ReadForm(reader, form, &any).status());
   }
-  if (!config.has_value()) reader.Fail("config_groups", "an object with a group of modules");
+  if (groups == nullptr || groups->empty()) {
+    reader.Fail("config_groups", "an object with a group of modules");
+  }
   BATON_RETURN_IF_ERROR(reader.status());
-  return *config;
+  BATON_ASSIGN_OR_RETURN(std::vector<ReadModules> read, ReadGroups(*groups, form, reader.where()));
+  return Together(std::move(read));
 }
 
 }  // namespace baton

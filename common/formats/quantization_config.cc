@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/formats/compressed_tensors_config.h"
 #include "common/formats/json_reader.h"
@@ -110,15 +111,19 @@ absl::StatusOr<QuantizationConfig> ReadFp8(JsonReader& reader, const nlohmann::j
   return config;
 }
 
-// Whether the description leaves it open that the output projection is quantized. What cannot be
-// read is not refused here, for it is a hint on memory and no more.
-bool OutputMayBeIntegers(const nlohmann::json& object) {
+// What the description says of the output projection, where its groups of modules say `by_groups`.
+// What cannot be read is not refused here, for it is a hint on memory and no more.
+QuantizationConfig::Output OutputOf(const nlohmann::json& object,
+                                    QuantizationConfig::Output by_groups) {
+  using Output = QuantizationConfig::Output;
   if (const auto said = object.find("lm_head"); said != object.end() && said->is_boolean()) {
-    return said->get<bool>();
+    return said->get<bool>() ? Output::kIntegers : Output::kFloats;
   }
   const auto ignored = object.find("ignore");
-  return ignored == object.end() || !ignored->is_array() ||
-         std::find(ignored->begin(), ignored->end(), nlohmann::json("lm_head")) == ignored->end();
+  const bool ignores =
+      ignored != object.end() && ignored->is_array() &&
+      std::find(ignored->begin(), ignored->end(), nlohmann::json(kOutputModule)) != ignored->end();
+  return ignores ? Output::kFloats : by_groups;
 }
 
 absl::StatusOr<QuantizationConfig> ReadMethod(JsonReader& quantization,
@@ -135,7 +140,57 @@ absl::StatusOr<QuantizationConfig> ReadMethod(JsonReader& quantization,
 
 }  // namespace
 
+bool SameKind(const QuantizationConfig& a, const QuantizationConfig& b) {
+  return a.format == b.format && a.bits == b.bits && a.group == b.group &&
+         a.symmetric == b.symmetric && a.groups_by_tensor == b.groups_by_tensor &&
+         a.block_rows == b.block_rows && a.block_cols == b.block_cols &&
+         a.asks_rounded_inputs == b.asks_rounded_inputs && a.static_inputs == b.static_inputs &&
+         a.grouped_inputs == b.grouped_inputs;
+}
+
+absl::StatusOr<const QuantizationConfig*> QuantizationConfig::FindKind(
+    std::string_view weight) const {
+  if (modules.empty()) return this;
+  const size_t suffix = weight.rfind('.');
+  const std::string_view module = weight.substr(0, suffix);
+  auto closest = ModuleTargets::Match::kNone;
+  const QuantizationConfig* found = nullptr;
+  bool several = false;
+  for (const QuantizedModules& one : modules) {
+    const ModuleTargets::Match match = one.targets.Matches(module);
+    if (match == ModuleTargets::Match::kNone || match < closest) continue;
+    several = match == closest && (several || !SameKind(*found, one.kind));
+    if (match > closest) found = &one.kind;
+    closest = match;
+  }
+  if (found == nullptr) {
+    return absl::NotFoundError(absl::StrCat(
+        "no group of modules in config.json has a target that names ", std::string(module),
+        ", which is quantized; expected one, as config_groups has several kinds of integers"));
+  }
+  if (several) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("several groups of modules in config.json have targets that name ",
+                     std::string(module), ", with different kinds of integers; expected one"));
+  }
+  return found;
+}
+
+const QuantizationConfig& QuantizationConfig::KindOf(std::string_view weight) const {
+  const auto kind = FindKind(weight);
+  BATON_CHECK(kind.ok()) << kind.status();
+  return **kind;
+}
+
 std::string QuantizationConfig::name() const {
+  if (!modules.empty()) {
+    std::vector<std::string> names;
+    for (const QuantizedModules& one : modules) {
+      std::string of_one = one.kind.name();
+      if (std::ranges::find(names, of_one) == names.end()) names.push_back(std::move(of_one));
+    }
+    return absl::StrJoin(names, "+");
+  }
   if (format == Format::kGguf) return kinds;
   if (fp8()) return block_rows > 0 ? absl::StrCat("fp8b", block_rows, "x", block_cols) : "fp8";
   return absl::StrCat("w", bits, group > 0 ? absl::StrCat("g", group) : "");
@@ -143,14 +198,20 @@ std::string QuantizationConfig::name() const {
 
 std::vector<std::string> QuantizationConfig::Remarks() const {
   std::vector<std::string> remarks;
+  bool rounded = asks_rounded_inputs;
+  bool fixed = static_inputs;
+  for (const QuantizedModules& one : modules) {
+    rounded = rounded || one.kind.asks_rounded_inputs;
+    fixed = fixed || one.kind.static_inputs;
+  }
   if (fp8()) {
     remarks.push_back(absl::StrCat(
         "projections of e4m3 become floats of --dtype while they are read",
         fp8_products() ? ", but on a GPU of compute capability 9, which multiplies by e4m3" : ""));
-  } else if (asks_rounded_inputs) {
+  } else if (rounded) {
     remarks.push_back(absl::StrCat(
         "inputs of products are kept at least as fine as the 8 bits that the checkpoint asks for",
-        static_inputs ? "; its input_scale is not used" : ""));
+        fixed ? "; its input_scale is not used" : ""));
   }
   if (kv_scales) {
     remarks.push_back(
@@ -183,7 +244,7 @@ absl::StatusOr<std::optional<QuantizationConfig>> ReadQuantizationConfig(const n
   BATON_ASSIGN_OR_RETURN(QuantizationConfig config, ReadMethod(quantization, *object));
   ReadKvScheme(quantization, *object, config);
   BATON_RETURN_IF_ERROR(quantization.status());
-  config.output_may_be_integers = OutputMayBeIntegers(*object);
+  config.output = OutputOf(*object, config.output);
   return config;
 }
 

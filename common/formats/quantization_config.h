@@ -3,15 +3,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/formats/module_targets.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
 
+// The name of the output projection among the modules of a checkpoint.
+inline constexpr char kOutputModule[] = "lm_head";
+
+struct QuantizedModules;
+
 // How the projections of a checkpoint are stored, where they are integers of a few bits with a
-// scale for each group of columns, or numbers of e4m3 with a scale.
+// scale for each group of columns, or numbers of e4m3 with a scale. Where a checkpoint has several
+// kinds of integers, this is one of them, and `modules` has each.
 struct QuantizationConfig {
   // The tensors that stand for a projection, and the order of the integers in them.
   enum class Format {
@@ -32,9 +40,10 @@ struct QuantizationConfig {
   int32_t zero_added = 0;  // what is added to a stored zero point
   // Whether columns of one group are not neighbours, so that a tensor must tell their groups.
   bool groups_by_tensor = false;
-  // Whether an output projection of its own may be integers, too. Only the tensors of a checkpoint
-  // say for sure, so this is false only where its description rules that out.
-  bool output_may_be_integers = true;
+  // Whether an output projection of its own is integers, too, by the description of the checkpoint.
+  // Only its tensors say for sure where that leaves it open.
+  enum class Output { kFloats, kOpen, kIntegers };
+  Output output = Output::kOpen;
 
   // Of e4m3 alone: the rows and columns of a block that has one scale. 0 where a scale is that of a
   // row or of a whole weight, which the shape of the stored scales tells.
@@ -57,6 +66,19 @@ struct QuantizationConfig {
   // That an element of a layer's projections takes in memory, and in a GPU's.
   double bytes_per_weight = 0;
   double gpu_bytes_per_weight = 0;
+  // The same of an output projection of integers.
+  double output_bytes_per_weight = 0;
+  double gpu_output_bytes_per_weight = 0;
+
+  // Empty where all modules are of one kind.
+  std::vector<QuantizedModules> modules;
+
+  // The kind of a quantized projection, as in "lm_head.weight": this one, or that of the modules
+  // whose targets name it most closely. NOT_FOUND where none do, INVALID_ARGUMENT where several of
+  // different kinds name it as closely.
+  absl::StatusOr<const QuantizationConfig*> FindKind(std::string_view weight) const;
+  // The same of a weight for which there is one.
+  const QuantizationConfig& KindOf(std::string_view weight) const;
 
   bool fp8() const {
     return format == Format::kFloatQuantized || format == Format::kFp8 ||
@@ -67,12 +89,22 @@ struct QuantizationConfig {
   // Whether such products, which round inputs to e4m3 with a scale for each row or for all, are as
   // fine as the checkpoint asks.
   bool fp8_products() const { return fp8_by_row() && asks_rounded_inputs && !grouped_inputs; }
-  // As in "w4g128", and "w8" where a row has one scale; "fp8", or "fp8b128x128" with blocks; the
-  // kinds of a GGUF file.
+  // As in "w4g128", and "w8" where a row has one scale; "w4g32+w8g32" of several kinds; "fp8", or
+  // "fp8b128x128" with blocks; the kinds of a GGUF file.
   std::string name() const;
   // What is served otherwise than the checkpoint describes it, a sentence each, for people.
   std::vector<std::string> Remarks() const;
 };
+
+// Modules of one kind of a checkpoint that has several.
+struct QuantizedModules {
+  ModuleTargets targets;
+  QuantizationConfig kind;
+};
+
+// Whether weights of both are integers, or numbers, that are scaled and stored in one way, and ask
+// for the same inputs.
+bool SameKind(const QuantizationConfig& a, const QuantizationConfig& b);
 
 // As quant_method spells it: "compressed-tensors", "gptq", "awq" or "fp8"; or "GGUF".
 std::string MethodName(QuantizationConfig::Format format);

@@ -6,6 +6,7 @@
 #include "common/model/activations.h"
 #include "common/model/kv_arena.h"
 #include "common/model/quantize/fp8_reader.h"
+#include "common/model/quantize/quantized_parts.h"
 #include "common/model/tensor_specs.h"
 #include "kernels/quantized_tensor.h"
 
@@ -47,18 +48,47 @@ double PrefillFlops(const ModelConfig& c, int64_t tokens) {
          AttentionFlops(c, 0, tokens);
 }
 
-}  // namespace
-
+// What an integer of that kind takes.
 double BytesPerWeight(const QuantizationConfig& quantization) {
   if (quantization.format == QuantizationConfig::Format::kGguf) {
     return quantization.bytes_per_weight;
   }
-  BATON_CHECK(!quantization.fp8()) << "its size depends on the device";
   const double of_group = quantization.symmetric ? 2 : 4;
   // A row with one scale is packed in groups that repeat it.
   const int64_t group = std::min(quantization.group > 0 ? quantization.group : kernels::kMostGroup,
                                  kernels::kMostGroup);
   return quantization.bits / 8.0 + of_group / static_cast<double>(group);
+}
+
+}  // namespace
+
+double BytesPerWeight(const ModelConfig& config, kernels::DType compute_dtype) {
+  BATON_CHECK(!config.quantization->fp8()) << "its size depends on the device";
+  if (config.quantization->modules.empty()) return BytesPerWeight(*config.quantization);
+  double bytes = 0;
+  double elements = 0;
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    if (!IsProjection(spec.name) || spec.name == kOutputTensor) continue;
+    const auto kind = config.quantization->FindKind(spec.name);
+    const auto count = static_cast<double>(spec.elements());
+    bytes += count * (kind.ok() ? BytesPerWeight(**kind) : SizeOf(compute_dtype));
+    elements += count;
+  }
+  return bytes / elements;
+}
+
+double OutputBytesPerWeight(const ModelConfig& config, kernels::DType compute_dtype) {
+  const auto floats = static_cast<double>(SizeOf(compute_dtype));
+  if (config.tied_embeddings || !config.quantization.has_value()) return floats;
+  const QuantizationConfig& quantization = *config.quantization;
+  if (quantization.output != QuantizationConfig::Output::kIntegers || quantization.fp8()) {
+    return floats;
+  }
+  if (quantization.format == QuantizationConfig::Format::kGguf) {
+    return quantization.output_bytes_per_weight;
+  }
+  const auto kind = quantization.FindKind(kOutputTensor);
+  return kind.ok() ? BytesPerWeight(**kind) : floats;
 }
 
 int64_t CountProjectionParameters(const ModelConfig& config) {
@@ -79,7 +109,7 @@ namespace {
 // Of a weight on the devices that keep it as small as it is stored; those that do not make it a
 // float of the compute dtype.
 double BytesWhereSmallest(const ModelConfig& config, kernels::DType compute_dtype) {
-  if (!config.quantization->fp8()) return BytesPerWeight(*config.quantization);
+  if (!config.quantization->fp8()) return BytesPerWeight(config, compute_dtype);
   return MayStayFp8(config, compute_dtype) ? 1 : static_cast<double>(SizeOf(compute_dtype));
 }
 
@@ -98,10 +128,13 @@ Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& quer
   }
   if (config.quantization.has_value()) {
     const int64_t projections = CountProjectionParameters(config);
-    footprint.weight_bytes[config.quantization->name()] =
-        (footprint.parameters - projections) * static_cast<int64_t>(SizeOf(query.compute_dtype)) +
-        static_cast<int64_t>(static_cast<double>(projections) *
-                             BytesWhereSmallest(config, query.compute_dtype));
+    const auto element = static_cast<double>(SizeOf(query.compute_dtype));
+    const double of_output = element - OutputBytesPerWeight(config, query.compute_dtype);
+    const double bytes =
+        static_cast<double>(footprint.parameters - projections) * element -
+        static_cast<double>(config.hidden) * config.vocab * of_output +
+        static_cast<double>(projections) * BytesWhereSmallest(config, query.compute_dtype);
+    footprint.weight_bytes[config.quantization->name()] = static_cast<int64_t>(bytes);
   }
   footprint.kv_bytes_per_token = static_cast<int64_t>(layout.bytes_per_token());
   footprint.activation_peak_bytes = PlanActivations(config, whole, query.compute_dtype,

@@ -35,9 +35,13 @@ struct Footprint {
   int64_t max_concurrency = 0;   // sequences of `tokens` whose KV blocks fit into the memory
 };
 
-// What an integer of a quantized projection takes on average, with its part of the scale and the
-// zero point of its group.
-double BytesPerWeight(const QuantizationConfig& quantization);
+// What an element of the layers' projections takes on average where these are integers, with its
+// part of the scale and the zero point of its group; one that no group of modules names is of
+// `compute_dtype`.
+double BytesPerWeight(const ModelConfig& config, kernels::DType compute_dtype);
+// Likewise of an output projection that config.json describes as integers; of any other, the size
+// of `compute_dtype`.
+double OutputBytesPerWeight(const ModelConfig& config, kernels::DType compute_dtype);
 
 // The elements of the projections of all layers.
 int64_t CountProjectionParameters(const ModelConfig& config);

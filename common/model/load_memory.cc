@@ -43,8 +43,10 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
           ranks * static_cast<double>(PlanActivations(config, shape, dtype, limits).total())};
   const bool integers = config.quantization.has_value() && !config.quantization->fp8();
   if (integers) {
-    need.weights -= ranks * ProjectionParameters(config, shape) *
-                    (element - BytesPerWeight(*config.quantization));
+    need.weights -=
+        ranks * ProjectionParameters(config, shape) * (element - BytesPerWeight(config, dtype));
+    need.weights -= ranks * static_cast<double>(shape.output_rows(config).size()) * config.hidden *
+                    (element - OutputBytesPerWeight(config, dtype));
   } else if (quantization == kernels::Quantization::kFp8) {
     need.weights -= ranks * ProjectionParameters(config, shape) * (element - 1);
   }
@@ -54,7 +56,8 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
 double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels::DType dtype) {
   if (!config.quantization.has_value() || config.quantization->fp8()) return 0;
   const double qkv = (shape.q_heads + 2.0 * shape.kv_heads) * config.head_dim;
-  const bool output = !config.tied_embeddings && config.quantization->output_may_be_integers;
+  const bool output =
+      !config.tied_embeddings && config.quantization->output != QuantizationConfig::Output::kFloats;
   const double output_rows = output ? static_cast<double>(shape.output_rows(config).size()) : 0;
   const double rows = std::max({qkv, 2.0 * shape.ffn, output_rows});
   return static_cast<double>(SizeOf(dtype)) * config.hidden * rows;
@@ -62,8 +65,10 @@ double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels
 
 double WiderScaleBytes(const ModelConfig& config, const LocalShape& shape) {
   if (!config.quantization.has_value()) return 0;
-  return ProjectionParameters(config, shape) *
-         (config.quantization->gpu_bytes_per_weight - config.quantization->bytes_per_weight);
+  const QuantizationConfig& q = *config.quantization;
+  return ProjectionParameters(config, shape) * (q.gpu_bytes_per_weight - q.bytes_per_weight) +
+         static_cast<double>(shape.output_rows(config).size()) * config.hidden *
+             (q.gpu_output_bytes_per_weight - q.output_bytes_per_weight);
 }
 
 double BackendBytes(const ModelConfig& config, const StepLimits& limits) {

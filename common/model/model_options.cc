@@ -16,8 +16,7 @@ namespace {
 DType ComputeDTypeOf(std::optional<DType> dtype, const ModelConfig& config,
                      const CheckpointFiles* files) {
   if (dtype.has_value()) return *dtype;
-  const StoredTensor* embedding =
-      files == nullptr ? nullptr : files->Find("model.embed_tokens.weight");
+  const StoredTensor* embedding = files == nullptr ? nullptr : files->Find(kEmbeddingTensor);
   const bool fp32 = config.dtype.empty() ? embedding != nullptr && embedding->dtype == "F32"
                                          : kernels::ParseDType(config.dtype) == DType::kF32;
   return fp32 ? DType::kF32 : DType::kBF16;

@@ -15,9 +15,6 @@
 namespace baton {
 namespace {
 
-constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
-constexpr char kOutputName[] = "lm_head.weight";
-
 void AddAttention(const ModelConfig& c, int32_t layer, std::vector<TensorSpec>& specs) {
   const auto add = [&](const char* name, std::vector<int64_t> shape) {
     specs.push_back({LayerTensor(layer, name), std::move(shape)});
@@ -73,7 +70,7 @@ bool IsHarmlessExtra(const ModelConfig& config, const StoredTensor& tensor) {
                        [](std::byte byte) { return byte == std::byte{0}; });
   }
   return absl::EndsWith(tensor.name, "rotary_emb.inv_freq") ||
-         (config.tied_embeddings && tensor.name == kOutputName);
+         (config.tied_embeddings && tensor.name == kOutputTensor);
 }
 
 // Whether the weight is stored as blocks of GGUF that can be read: any matrix may be.
@@ -112,13 +109,13 @@ std::string LayerTensor(int32_t layer, const std::string& name) {
 
 std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config) {
   std::vector<TensorSpec> specs;
-  specs.push_back({kEmbeddingName, {config.vocab, config.hidden}});
+  specs.push_back({kEmbeddingTensor, {config.vocab, config.hidden}});
   for (int32_t layer = 0; layer < config.layers; ++layer) {
     AddAttention(config, layer, specs);
     AddMlp(config, layer, specs);
   }
   specs.push_back({"model.norm.weight", {config.hidden}});
-  if (!config.tied_embeddings) specs.push_back({kOutputName, {config.vocab, config.hidden}});
+  if (!config.tied_embeddings) specs.push_back({kOutputTensor, {config.vocab, config.hidden}});
   return specs;
 }
 
@@ -152,12 +149,18 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
     const StoredTensor* tensor = files.Find(spec.name);
     const bool gguf = tensor != nullptr && IsGgufMatrix(config, spec, *tensor);
     if (!gguf && IsQuantized(config, files, spec.name)) {
-      BATON_RETURN_IF_ERROR(CheckQuantizedParts(*config.quantization, files, spec));
-      const PartNames names = PartNames::Of(config.quantization->format, spec.name);
+      const QuantizationConfig& kind = config.quantization->KindOf(spec.name);
+      BATON_RETURN_IF_ERROR(CheckQuantizedParts(kind, files, spec));
+      const PartNames names = PartNames::Of(kind.format, spec.name);
       for (std::string& part : names.all()) expected.insert(std::move(part));
       continue;
     }
     const std::string shape = ShapeText(spec.shape);
+    const bool floats = tensor != nullptr && TensorDType(*tensor).ok();
+    if (!floats && config.quantization.has_value() && IsProjection(spec.name)) {
+      const auto kind = config.quantization->FindKind(spec.name);
+      if (!kind.ok()) return absl::InvalidArgumentError(kind.status().message());
+    }
     if (tensor == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", files.NameInFile(spec.name), " ", shape,
@@ -195,15 +198,15 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
 }
 
 absl::Status CheckTiedOutput(const ModelConfig& config, const CheckpointFiles& files) {
-  const StoredTensor* output = config.tied_embeddings ? files.Find(kOutputName) : nullptr;
+  const StoredTensor* output = config.tied_embeddings ? files.Find(kOutputTensor) : nullptr;
   if (output == nullptr) return absl::OkStatus();
-  const StoredTensor* embedding = files.Find(kEmbeddingName);
+  const StoredTensor* embedding = files.Find(kEmbeddingTensor);
   if (embedding != nullptr && output->dtype == embedding->dtype &&
       output->shape == embedding->shape && HaveSameBytes(*output, *embedding)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "tensor ", kOutputName, " is not the same as ", kEmbeddingName, ", though ",
+      "tensor ", kOutputTensor, " is not the same as ", kEmbeddingTensor, ", though ",
       files.described_by(),
       " says by \"tie_word_embeddings\": true that both are one; expected equal tensors, or none "
       "of "

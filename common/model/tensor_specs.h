@@ -12,6 +12,10 @@
 
 namespace baton {
 
+inline constexpr char kEmbeddingTensor[] = "model.embed_tokens.weight";
+// The output projection, where it is not tied to the embeddings.
+inline constexpr char kOutputTensor[] = "lm_head.weight";
+
 // A tensor that a checkpoint must hold.
 struct TensorSpec {
   std::string name;

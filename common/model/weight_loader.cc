@@ -15,7 +15,6 @@ using kernels::PackedWeight;
 
 namespace {
 
-constexpr char kEmbedding[] = "model.embed_tokens.weight";
 constexpr size_t kItemsOfLayer = 12;
 constexpr size_t kItemsOfEnds = 3;
 
@@ -124,14 +123,15 @@ absl::Status WeightLoader::LoadMlp(int32_t layer, LayerWeights& weights) {
 }
 
 absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
-  const std::string output = config_.tied_embeddings ? kEmbedding : "lm_head.weight";
+  const std::string output = config_.tied_embeddings ? kEmbeddingTensor : kOutputTensor;
   // Rows of the output projection serve as embeddings only where a rank has all of them.
   const bool divided = shape_.divides_output(config_);
   if (!config_.tied_embeddings || divided || !embeds_from_packed_) {
-    const WeightItem item = {
-        .name = kEmbedding, .ranges = {{kEmbedding, 0, config_.vocab}}, .cols = config_.hidden};
+    const WeightItem item = {.name = kEmbeddingTensor,
+                             .ranges = {{kEmbeddingTensor, 0, config_.vocab}},
+                             .cols = config_.hidden};
     BATON_ASSIGN_OR_RETURN(weights.embedding,
-                           maker_.Table(item, /*read_again=*/output == kEmbedding));
+                           maker_.Table(item, /*read_again=*/output == kEmbeddingTensor));
   }
   BATON_ASSIGN_OR_RETURN(weights.final_norm, Vector("model.norm.weight", config_.hidden));
   // A backend that quantizes by itself leaves the output projection as it is: logits decide the
@@ -172,8 +172,8 @@ std::vector<const StoredTensor*> PackingOrder(const ModelConfig& config,
       add(LayerTensor(layer, name));
     }
   }
-  add(kEmbedding);
-  if (!config.tied_embeddings) add("lm_head.weight");
+  add(kEmbeddingTensor);
+  if (!config.tied_embeddings) add(kOutputTensor);
   return order;
 }
 

@@ -28,6 +28,15 @@ void CheckQuantization(const QuantizationConfig& quantization) {
   BATON_CHECK(quantization.asks_rounded_inputs || !quantization.static_inputs);
   BATON_CHECK(!quantization.name().empty());
   for (const std::string& remark : quantization.Remarks()) BATON_CHECK(!remark.empty());
+  for (const char* weight : {"lm_head.weight", "model.layers.0.mlp.up_proj.weight"}) {
+    const auto kind = quantization.FindKind(weight);
+    BATON_CHECK(kind.ok() || !quantization.modules.empty()) << kind.status();
+    BATON_CHECK(!kind.ok() || (*kind)->fp8() == quantization.fp8()) << weight;
+  }
+  for (const QuantizedModules& modules : quantization.modules) {
+    BATON_CHECK(modules.kind.modules.empty() && !modules.kind.fp8());
+    CheckQuantization(modules.kind);
+  }
 }
 
 }  // namespace

@@ -181,6 +181,31 @@ TEST_F(ModelCommand, QuantizeWritesAModelWhoseErrorsInspectTellsAgain) {
   EXPECT_GT(again["relative_errors"]["model.layers.1.mlp.up_proj.weight"].get<double>(), error);
 }
 
+TEST_F(ModelCommand, QuantizeRoundsTheOutputProjectionWhereAsked) {
+  ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
+  const std::string out = scratch_ / "w4";
+  const ToolRun made = RunTool({"model", "quantize", folder_, out, "--lm-head", "w8"});
+  ASSERT_EQ(made.exit, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("lm_head.weight"));
+  const auto json = nlohmann::json::parse(
+      RunTool({"model", "inspect", out, "--json", "--original", folder_}).out);
+  EXPECT_EQ(json["stored"]["w4g32"]["weights"], 14);
+  EXPECT_EQ(json["stored"]["w8g32"]["weights"], 1);
+  EXPECT_EQ(json["weights"]["lm_head.weight"]["kind"], "w8g32");
+  EXPECT_LT(json["relative_errors"]["lm_head.weight"].get<double>(), 0.008);
+  // 258 rows of 64 columns: a byte each, and two scales for each row, in place of two bytes each.
+  ASSERT_EQ(RunTool({"model", "quantize", folder_, scratch_ / "kept"}).exit, 0);
+  const auto kept =
+      nlohmann::json::parse(RunTool({"model", "inspect", scratch_ / "kept", "--json"}).out);
+  EXPECT_EQ(kept["weight_bytes"]["w4g32"].get<int64_t>() -
+                json["weight_bytes"]["w4g32+w8g32"].get<int64_t>(),
+            258 * (64 - 4));
+  const ToolRun refused =
+      RunTool({"model", "quantize", folder_, scratch_ / "x", "--scheme", "fp8", "--lm-head", "w8"});
+  EXPECT_EQ(refused.exit, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--lm-head w8 with --scheme fp8"));
+}
+
 TEST_F(ModelCommand, InspectTellsSizesAndErrorsOfLayers) {
   ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
   const std::string out = scratch_ / "w4";

@@ -257,7 +257,12 @@ std::optional<QuantizationConfig> ReadQuantization(const GgufFile& file, int32_t
     absl::StrAppend(&config.kinds, config.kinds.empty() ? "" : "+", kind);
   }
   const GgufTensor* output = file.FindTensor("output.weight");
-  config.output_may_be_integers = output != nullptr && output->type->integers();
+  config.output = QuantizationConfig::Output::kFloats;
+  if (output != nullptr && output->type->integers()) {
+    config.output = QuantizationConfig::Output::kIntegers;
+    config.output_bytes_per_weight = BytesPerWeight(output->type->form);
+    config.gpu_output_bytes_per_weight = GpuBytesPerWeight(output->type->form);
+  }
   // Matrices that are multiplied as one become integers of one kind.
   const std::vector<std::vector<const char*>> joined = {
       {"attn_q", "attn_k", "attn_v"}, {"attn_output"}, {"ffn_gate", "ffn_up"}, {"ffn_down"}};

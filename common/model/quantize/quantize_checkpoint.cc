@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -76,25 +77,51 @@ class NewDirectory final {
 
 constexpr int64_t kSmallestGroup = 32;  // that --group has
 
-bool IsRounded(const StoredTensor& tensor) {
-  return absl::EndsWith(tensor.name, "_proj.weight") && tensor.shape.size() == 2;
+// A tensor that is written, and how it is rounded, if it is.
+struct PlannedTensor {
+  StoredTensor tensor;
+  std::optional<RoundingScheme> scheme;
+  bool again = false;  // it has been written once before, by another name
+};
+
+std::vector<PlannedTensor> PlanTensors(const ModelConfig& config, const CheckpointFiles& files,
+                                       const CheckpointRounding& rounding) {
+  std::optional<RoundingScheme> output;
+  if (rounding.output) {
+    output = rounding.layers;
+    output->bits = 8;
+  }
+  const bool unties = config.tied_embeddings && rounding.output;
+  std::vector<PlannedTensor> planned;
+  for (const StoredTensor* tensor : files.tensors()) {
+    const bool of_output = tensor->name == kOutputTensor;
+    if (of_output && unties) continue;  // a copy of the embeddings, which are rounded below
+    std::optional<RoundingScheme> scheme = of_output ? output : std::nullopt;
+    if (absl::EndsWith(tensor->name, "_proj.weight") && tensor->shape.size() == 2) {
+      scheme = rounding.layers;
+    }
+    planned.push_back({.tensor = *tensor, .scheme = scheme});
+    if (tensor->name != kEmbeddingTensor || !unties) continue;
+    planned.push_back({.tensor = *tensor, .scheme = output, .again = true});
+    planned.back().tensor.name = kOutputTensor;
+  }
+  return planned;
 }
 
-absl::Status CheckRows(const CheckpointFiles& files, const RoundingScheme& scheme) {
-  if (scheme.fp8) return absl::OkStatus();
-  for (const StoredTensor* tensor : files.tensors()) {
-    if (!IsRounded(*tensor) || tensor->shape[1] % scheme.group == 0) continue;
-    const bool others = tensor->shape[1] % kSmallestGroup == 0;
+absl::Status CheckRows(const std::vector<PlannedTensor>& planned) {
+  for (const auto& [tensor, scheme, again] : planned) {
+    if (!scheme.has_value() || scheme->fp8 || tensor.shape[1] % scheme->group == 0) continue;
+    const bool others = tensor.shape[1] % kSmallestGroup == 0;
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", tensor->name, " has ", tensor->shape[1], " columns, --group ",
-                     scheme.group, " wants a multiple of that; take ",
+        absl::StrCat("tensor ", tensor.name, " has ", tensor.shape[1], " columns, --group ",
+                     scheme->group, " wants a multiple of that; take ",
                      others ? "a smaller one" : "--scheme fp8, which has a scale for a row"));
   }
   return absl::OkStatus();
 }
 
-// The quantization_config that compressed-tensors writes for such a scheme.
-nlohmann::ordered_json ConfigOf(const RoundingScheme& scheme) {
+// The group of modules that compressed-tensors describes so.
+nlohmann::ordered_json ModulesOf(const RoundingScheme& scheme, std::vector<std::string> targets) {
   nlohmann::ordered_json weights = {{"num_bits", scheme.bits}, {"type", "int"},
                                     {"symmetric", true},       {"strategy", "group"},
                                     {"dynamic", false},        {"group_size", scheme.group},
@@ -106,16 +133,34 @@ nlohmann::ordered_json ConfigOf(const RoundingScheme& scheme) {
     inputs = {{"num_bits", 8},       {"type", "float"}, {"symmetric", true},
               {"strategy", "token"}, {"dynamic", true}, {"observer", nullptr}};
   }
+  return {{"targets", std::move(targets)},
+          {"weights", weights},
+          {"input_activations", inputs},
+          {"output_activations", nullptr}};
+}
+
+// The quantization_config that compressed-tensors writes for that. The output projection is named,
+// because other engines do not count it to the class of linear modules.
+nlohmann::ordered_json ConfigOf(const CheckpointRounding& rounding) {
+  const RoundingScheme& layers = rounding.layers;
+  nlohmann::ordered_json groups;
+  if (rounding.output && layers.bits == 8) {
+    groups["group_0"] = ModulesOf(layers, {"Linear", kOutputModule});
+  } else {
+    groups["group_0"] = ModulesOf(layers, {"Linear"});
+  }
+  if (rounding.output && layers.bits != 8) {
+    RoundingScheme output = layers;
+    output.bits = 8;
+    groups["group_1"] = ModulesOf(output, {kOutputModule});
+  }
+  auto ignored = nlohmann::ordered_json::array();
+  if (!rounding.output) ignored.push_back(kOutputModule);
   return {{"quant_method", "compressed-tensors"},
-          {"format", scheme.fp8 ? "float-quantized" : "pack-quantized"},
+          {"format", layers.fp8 ? "float-quantized" : "pack-quantized"},
           {"quantization_status", "compressed"},
-          {"config_groups",
-           {{"group_0",
-             {{"targets", {"Linear"}},
-              {"weights", weights},
-              {"input_activations", inputs},
-              {"output_activations", nullptr}}}}},
-          {"ignore", {"lm_head"}},
+          {"config_groups", groups},
+          {"ignore", ignored},
           {"kv_cache_scheme", nullptr}};
 }
 
@@ -139,14 +184,15 @@ absl::Status CopyOtherFiles(const std::string& in, const NewDirectory& out) {
       absl::StrCat("the files of ", in, " cannot be copied: ", error.message()));
 }
 
-absl::Status WriteConfig(const std::string& in, const RoundingScheme& scheme,
+absl::Status WriteConfig(const std::string& in, const CheckpointRounding& rounding,
                          const NewDirectory& out) {
   std::ifstream from(in + "/config.json", std::ios::binary);
   std::stringstream text;
   text << from.rdbuf();
   auto json = nlohmann::ordered_json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return absl::InvalidArgumentError(in + "/config.json is no JSON object");
-  json["quantization_config"] = ConfigOf(scheme);
+  if (rounding.output) json["tie_word_embeddings"] = false;
+  json["quantization_config"] = ConfigOf(rounding);
   std::ofstream to(out.File("config.json"), std::ios::binary);
   to << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
   to.close();
@@ -169,29 +215,30 @@ absl::Status WriteProjection(const StoredTensor& tensor, const RoundingScheme& s
   return absl::OkStatus();
 }
 
-absl::Status WriteWeights(const CheckpointFiles& files, const RoundingScheme& scheme,
-                          const std::string& path, const QuantizeProgress& progress,
-                          QuantizeReport& report) {
-  std::vector<TensorToWrite> planned;
-  for (const StoredTensor* tensor : files.tensors()) {
-    if (IsRounded(*tensor)) {
-      for (TensorToWrite& part : PackedTensors(*tensor, scheme)) planned.push_back(std::move(part));
+absl::Status WriteWeights(const std::vector<PlannedTensor>& planned, const std::string& path,
+                          const QuantizeProgress& progress, QuantizeReport& report) {
+  std::vector<TensorToWrite> header;
+  int64_t total = 0;
+  for (const auto& [tensor, scheme, again] : planned) {
+    if (!again) total += static_cast<int64_t>(tensor.data.size());
+    if (scheme.has_value()) {
+      for (TensorToWrite& part : PackedTensors(tensor, *scheme)) header.push_back(std::move(part));
     } else {
-      planned.push_back(
-          {tensor->name, tensor->dtype, tensor->shape, static_cast<int64_t>(tensor->data.size())});
+      header.push_back(
+          {tensor.name, tensor.dtype, tensor.shape, static_cast<int64_t>(tensor.data.size())});
     }
   }
-  BATON_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, planned));
+  BATON_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, header));
   int64_t done = 0;
-  for (const StoredTensor* tensor : files.tensors()) {
-    if (IsRounded(*tensor)) {
-      BATON_RETURN_IF_ERROR(WriteProjection(*tensor, scheme, *writer, report));
+  for (const auto& [tensor, scheme, again] : planned) {
+    if (scheme.has_value()) {
+      BATON_RETURN_IF_ERROR(WriteProjection(tensor, *scheme, *writer, report));
     } else {
-      BATON_RETURN_IF_ERROR(writer->Write(tensor->data));
+      BATON_RETURN_IF_ERROR(writer->Write(tensor.data));
     }
-    CheckpointFiles::DropPages(*tensor);
-    done += static_cast<int64_t>(tensor->data.size());
-    if (progress) progress(done, files.data_bytes());
+    CheckpointFiles::DropPages(tensor);
+    if (!again) done += static_cast<int64_t>(tensor.data.size());
+    if (progress) progress(done, total);
   }
   report.bytes_after = writer->written();
   return writer->Close();
@@ -200,8 +247,13 @@ absl::Status WriteWeights(const CheckpointFiles& files, const RoundingScheme& sc
 }  // namespace
 
 absl::StatusOr<QuantizeReport> QuantizeCheckpoint(const std::string& in, const std::string& out,
-                                                  const RoundingScheme& scheme,
+                                                  const CheckpointRounding& rounding,
                                                   const QuantizeProgress& progress) {
+  if (rounding.output && rounding.layers.fp8) {
+    return absl::InvalidArgumentError(
+        "an output projection of integers beside layers of e4m3 is no model that loads; take "
+        "layers of 4 or 8 bits, or leave the output projection as it is");
+  }
   BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(in));
   if (IsGgufPath(in)) {
     return absl::FailedPreconditionError(
@@ -215,13 +267,14 @@ absl::StatusOr<QuantizeReport> QuantizeCheckpoint(const std::string& in, const s
   BATON_ASSIGN_OR_RETURN(const auto files, CheckpointFiles::Open(in));
   BATON_RETURN_IF_ERROR(CheckTensors(config, *files));
   BATON_RETURN_IF_ERROR(CheckTiedOutput(config, *files));
-  BATON_RETURN_IF_ERROR(CheckRows(*files, scheme));
+  const std::vector<PlannedTensor> planned = PlanTensors(config, *files, rounding);
+  BATON_RETURN_IF_ERROR(CheckRows(planned));
   BATON_ASSIGN_OR_RETURN(const auto directory, NewDirectory::Begin(out));
   QuantizeReport report = {.bytes_before = files->data_bytes()};
   BATON_RETURN_IF_ERROR(
-      WriteWeights(*files, scheme, directory->File("model.safetensors"), progress, report));
+      WriteWeights(planned, directory->File("model.safetensors"), progress, report));
   BATON_RETURN_IF_ERROR(CopyOtherFiles(in, *directory));
-  BATON_RETURN_IF_ERROR(WriteConfig(in, scheme, *directory));
+  BATON_RETURN_IF_ERROR(WriteConfig(in, rounding, *directory));
   BATON_RETURN_IF_ERROR(directory->Finish());
   return report;
 }

@@ -10,6 +10,14 @@
 
 namespace baton {
 
+// What QuantizeCheckpoint makes of a model's weights.
+struct CheckpointRounding {
+  RoundingScheme layers;  // of their projections
+  // Rounds the output projection, too: to integers of 8 bits in groups as those of the layers,
+  // which are integers then. One that is tied to the embeddings becomes a weight of its own.
+  bool output = false;
+};
+
 // What QuantizeCheckpoint did to one projection.
 struct RoundedProjection {
   std::string name;
@@ -28,12 +36,13 @@ using QuantizeProgress = std::function<void(int64_t done, int64_t total)>;
 
 // Writes the model of `in`, a Hugging Face directory, to the new directory `out`, with the
 // projections of its layers rounded, in the form "pack-quantized" of compressed-tensors for
-// integers and in "float-quantized" for e4m3. Embeddings, the output projection, norms and biases
-// stay as they are. One tensor is in memory at a time; `out` appears when it is whole.
+// integers and in "float-quantized" for e4m3. Embeddings, norms, biases and, unless it is rounded,
+// the output projection stay as they are. One tensor is in memory at a time; `out` appears when it
+// is whole.
 // FAILED_PRECONDITION where `out` is there already or the model is quantized; INVALID_ARGUMENT
 // where a row is no multiple of the group. `progress` may be null.
 absl::StatusOr<QuantizeReport> QuantizeCheckpoint(const std::string& in, const std::string& out,
-                                                  const RoundingScheme& scheme,
+                                                  const CheckpointRounding& rounding,
                                                   const QuantizeProgress& progress);
 
 }  // namespace baton

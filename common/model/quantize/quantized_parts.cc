@@ -17,11 +17,6 @@ namespace {
 
 using Format = QuantizationConfig::Format;
 
-bool IsProjection(std::string_view name) {
-  const absl::string_view view(name.data(), name.size());
-  return absl::EndsWith(view, "_proj.weight") || view == "lm_head.weight";
-}
-
 bool HoldsFloats(const StoredTensor& tensor) { return TensorDType(tensor).ok(); }
 
 // A part as the format demands it.
@@ -164,12 +159,18 @@ absl::Status CheckZeros(const QuantizationConfig& quantization, const StoredTens
 
 }  // namespace
 
+bool IsProjection(std::string_view weight) {
+  return weight.ends_with("_proj.weight") || weight == kOutputTensor;
+}
+
 bool IsQuantized(const ModelConfig& config, const CheckpointFiles& files, std::string_view weight) {
   if (!config.quantization.has_value() || !IsProjection(weight)) return false;
+  const auto kind = config.quantization->FindKind(weight);
+  if (!kind.ok()) return false;
   const StoredTensor* plain = files.Find(weight);
   if (plain != nullptr) return !HoldsFloats(*plain);
   // Without any part, the plain tensor is what is missing.
-  const PartNames names = PartNames::Of(config.quantization->format, std::string(weight));
+  const PartNames names = PartNames::Of((*kind)->format, std::string(weight));
   return files.Find(names.codes) != nullptr || files.Find(names.scales) != nullptr;
 }
 
@@ -232,9 +233,10 @@ std::vector<const StoredTensor*> StoredPartsOf(const ModelConfig& config,
     add(weight);
     return parts;
   }
-  const PartNames names = PartNames::Of(config.quantization->format, weight);
+  const QuantizationConfig& kind = config.quantization->KindOf(weight);
+  const PartNames names = PartNames::Of(kind.format, weight);
   for (const std::string& name : names.all()) {
-    if (config.quantization->symmetric && name == names.zero_points) continue;  // not read
+    if (kind.symmetric && name == names.zero_points) continue;  // not read
     add(name);
   }
   return parts;

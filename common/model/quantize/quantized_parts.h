@@ -12,9 +12,13 @@
 
 namespace baton {
 
+// Whether that is the weight of a projection, which may be quantized.
+bool IsProjection(std::string_view weight);
+
 // Whether the projection `weight`, as in "model.layers.0.mlp.up_proj.weight", is stored as
 // integers or in e4m3: the model is quantized, and no tensor of that name holds floating-point
-// numbers. Which modules a checkpoint left as they were is seen by that alone.
+// numbers. Which modules a checkpoint left as they were is seen by that alone. False for a module
+// that its description gives no kind, or several.
 bool IsQuantized(const ModelConfig& config, const CheckpointFiles& files, std::string_view weight);
 
 // The stored tensors that stand for the weight, which has passed CheckTensors: itself, or the parts
@@ -32,7 +36,7 @@ bool NamesKvScale(std::string_view name);
 absl::Status CheckKvScales(const ModelConfig& config, const CheckpointFiles& files);
 
 // Checks that a quantized projection has its parts, with the shapes and types that the format
-// demands, and that what they say of the weight agrees with `quantization`.
+// demands, and that what they say of the weight agrees with `quantization`, which is its kind.
 absl::Status CheckQuantizedParts(const QuantizationConfig& quantization,
                                  const CheckpointFiles& files, const TensorSpec& weight);
 

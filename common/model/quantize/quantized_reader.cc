@@ -71,7 +71,7 @@ absl::Status CheckFourBits(const StoredTensor& stored, std::span<const int8_t> c
 
 absl::StatusOr<std::vector<int32_t>> QuantizedReader::OrderOf(const std::string& weight,
                                                               int64_t cols) const {
-  const QuantizationConfig& quantization = *config_.quantization;
+  const QuantizationConfig& quantization = config_.quantization->KindOf(weight);
   const StoredTensor* group_of = files_.Find(PartNames::Of(quantization.format, weight).group_of);
   if (group_of == nullptr || quantization.group == 0) return std::vector<int32_t>();
   const int64_t groups = (cols + quantization.group - 1) / quantization.group;
@@ -104,8 +104,8 @@ absl::StatusOr<std::vector<int32_t>> QuantizedReader::OrderOf(const std::string&
 }
 
 absl::Status QuantizedReader::ReadRange(const WeightItem& item, size_t range, int64_t to_row) {
-  const QuantizationConfig& quantization = *config_.quantization;
   const RowRange& rows = item.ranges[range];
+  const QuantizationConfig& quantization = config_.quantization->KindOf(rows.name);
   const Parts parts = PartsIn(files_, quantization, rows.name);
   BATON_ASSIGN_OR_RETURN(const DType scale_dtype, TensorDType(*parts.scales));
   tensor_.scale_dtype = scale_dtype;
@@ -149,7 +149,7 @@ absl::Status QuantizedReader::ReadRange(const WeightItem& item, size_t range, in
 }
 
 absl::StatusOr<kernels::QuantizedTensor> QuantizedReader::Read(const WeightItem& item) {
-  const QuantizationConfig& quantization = *config_.quantization;
+  const QuantizationConfig& quantization = config_.quantization->KindOf(item.ranges.front().name);
   if (quantization.format == Format::kGguf) return ReadGguf(item);
   tensor_ = {.bits = quantization.bits,
              .rows = item.rows(),
@@ -163,6 +163,12 @@ absl::StatusOr<kernels::QuantizedTensor> QuantizedReader::Read(const WeightItem&
   int64_t row = 0;
   for (size_t range = 0; range < item.ranges.size(); ++range) {
     const std::string& name = item.ranges[range].name;
+    const QuantizationConfig& kind = config_.quantization->KindOf(name);
+    if (kind.bits != quantization.bits || kind.group != quantization.group) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(item.ranges.front().name, " (", quantization.name(), ") and ", name, " (",
+                       kind.name(), ") are used as one; expected one kind for both"));
+    }
     BATON_ASSIGN_OR_RETURN(const std::vector<int32_t> order, OrderOf(name, item.cols));
     if (order != order_) {
       return absl::InvalidArgumentError(absl::StrCat(

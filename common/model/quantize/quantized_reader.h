@@ -22,8 +22,8 @@ class QuantizedReader final {
   // Returns the rows of `item`, with all their columns, which is valid until the next call. All its
   // ranges are quantized (in a GGUF file perhaps in several ways), and have passed CheckTensors.
   // INVALID_ARGUMENT, naming the tensor, for what no projection can mean: scales that are no
-  // numbers, integers beyond their bits, columns without a group, parts of one weight whose columns
-  // lie in different orders.
+  // numbers, integers beyond their bits, columns without a group, parts of one weight that differ
+  // in bits or groups, or whose columns lie in different orders.
   absl::StatusOr<kernels::QuantizedTensor> Read(const WeightItem& item);
 
  private:

@@ -99,7 +99,7 @@ std::vector<StoredWeight> StoredWeights(const ModelConfig& config, const Checkpo
     StoredWeight& weight = weights.emplace_back();
     weight.name = spec.name;
     weight.layer = LayerOf(spec.name);
-    weight.kind = quantized ? config.quantization->name() : parts.front()->dtype;
+    weight.kind = quantized ? config.quantization->KindOf(spec.name).name() : parts.front()->dtype;
     for (const StoredTensor* part : parts) weight.bytes += static_cast<int64_t>(part->data.size());
   }
   return weights;
@@ -130,7 +130,8 @@ absl::StatusOr<std::vector<RoundedProjection>> CompareProjections(const ModelCon
   std::vector<RoundedProjection> compared;
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     if (!IsQuantized(config, files, spec.name)) continue;
-    const StoredTensor* tensor = original->Find(spec.name);
+    const bool of_table = original_config.tied_embeddings && spec.name == kOutputTensor;
+    const StoredTensor* tensor = original->Find(of_table ? kEmbeddingTensor : spec.name);
     if (tensor == nullptr || tensor->shape != spec.shape) {
       return absl::InvalidArgumentError(
           absl::StrCat(original_dir, " has no tensor ", spec.name, " of ", spec.shape[0], " x ",

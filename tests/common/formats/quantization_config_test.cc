@@ -12,6 +12,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Format = QuantizationConfig::Format;
 
@@ -310,20 +311,99 @@ TEST(QuantizationConfigTest, RefusesTransformsAndSparsity) {
               AllOf(HasSubstr("sparsity_config"), HasSubstr("sparse-24"), HasSubstr("dense")));
 }
 
-TEST(QuantizationConfigTest, SaysWhetherTheOutputMayBeIntegers) {
-  EXPECT_TRUE(Read(Awq()).output_may_be_integers);
+// Layers of 4 bits and an output projection of 8.
+json TwoKinds() {
+  json config = CompressedTensors();
+  config["ignore"] = json::array();
+  json& groups = config["config_groups"];
+  groups["group_1"] = groups["group_0"];
+  groups["group_1"]["targets"] = {"lm_head"};
+  groups["group_1"]["weights"].update({{"num_bits", 8}, {"group_size", 32}});
+  return config;
+}
+
+TEST(QuantizationConfigTest, ReadsSeveralKindsOfIntegers) {
+  const QuantizationConfig config = Read(TwoKinds());
+  EXPECT_EQ(config.name(), "w4g128+w8g32");
+  EXPECT_EQ(config.KindOf("lm_head.weight").name(), "w8g32");
+  EXPECT_EQ(config.KindOf("model.layers.3.mlp.up_proj.weight").name(), "w4g128");
+  EXPECT_EQ(config.output, QuantizationConfig::Output::kIntegers);
+
+  json formats = TwoKinds();
+  formats["format"] = "mixed-precision";
+  EXPECT_THAT(QuantizationRefusal(formats), HasSubstr("mixed-precision"));
+  GroupOf(formats)["format"] = "pack-quantized";
+  formats["config_groups"]["group_1"]["format"] = "int-quantized";
+  EXPECT_EQ(Read(formats).KindOf("lm_head.weight").format, Format::kIntQuantized);
+  EXPECT_EQ(Read(formats).KindOf("model.layers.3.mlp.up_proj.weight").format,
+            Format::kPackQuantized);
+
+  json rounded = TwoKinds();
+  rounded["config_groups"]["group_1"]["input_activations"] = InputArgs("int", false);
+  EXPECT_THAT(Read(rounded).Remarks(), ElementsAre(HasSubstr("its input_scale is not used")));
+}
+
+TEST(QuantizationConfigTest, TheClosestTargetSaysTheKind) {
+  json config = TwoKinds();
+  config["config_groups"]["group_1"]["targets"] = {"re:.*down_proj", "lm_head"};
+  EXPECT_EQ(Read(config).KindOf("model.layers.0.mlp.down_proj.weight").name(), "w8g32");
+  GroupOf(config)["targets"] = {"Linear", "model.layers.0.mlp.down_proj"};
+  EXPECT_EQ(Read(config).KindOf("model.layers.0.mlp.down_proj.weight").name(), "w4g128");
+  EXPECT_EQ(Read(config).KindOf("model.layers.1.mlp.down_proj.weight").name(), "w8g32");
+
+  GroupOf(config)["targets"] = {"re:model.layers.1"};
+  EXPECT_EQ(Read(config).FindKind("model.layers.0.mlp.up_proj.weight").status().code(),
+            absl::StatusCode::kNotFound);
+  const auto two = Read(config).FindKind("model.layers.1.mlp.down_proj.weight");
+  EXPECT_EQ(two.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(two.status().message()),
+              AllOf(HasSubstr("model.layers.1.mlp.down_proj"), HasSubstr("different kinds")));
+}
+
+TEST(QuantizationConfigTest, LooksAtTargetsOnlyWhereThereAreSeveralKinds) {
+  json config = CompressedTensors();
+  GroupOf(config)["targets"] = {"re:(?!lm_head).*"};
+  EXPECT_EQ(Read(config).name(), "w4g128");
+  config["config_groups"]["group_1"] = GroupOf(config);
+  EXPECT_EQ(Read(config).name(), "w4g128");
+  config["config_groups"]["group_1"]["weights"]["num_bits"] = 8;
+  EXPECT_THAT(QuantizationRefusal(config), HasSubstr("(?!lm_head)"));
+}
+
+TEST(QuantizationConfigTest, BoundsGroupsOfModules) {
+  json config = TwoKinds();
+  for (int i = 2; i < 64; ++i) {
+    config["config_groups"]["group_" + std::to_string(i)] = GroupOf(config);
+  }
+  EXPECT_EQ(Read(config).name(), "w4g128+w8g32");
+  json more = config;
+  more["config_groups"]["one_more"] = GroupOf(config);
+  EXPECT_THAT(QuantizationRefusal(more), HasSubstr("64 groups"));
+  json patterns = json::array();
+  for (int i = 0; i < 100; ++i) patterns.push_back("re:" + std::to_string(i));
+  for (int i = 0; i < 3; ++i) {
+    config["config_groups"]["group_" + std::to_string(i)]["targets"] = patterns;
+  }
+  EXPECT_THAT(QuantizationRefusal(config), HasSubstr("256 regular expressions"));
+}
+
+TEST(QuantizationConfigTest, SaysWhetherTheOutputIsIntegers) {
+  using Output = QuantizationConfig::Output;
+  EXPECT_EQ(Read(Awq()).output, Output::kOpen);
   json config = CompressedTensors();
   config["ignore"] = json::array({"model.layers.0.mlp.up_proj"});
-  EXPECT_TRUE(Read(config).output_may_be_integers);
+  EXPECT_EQ(Read(config).output, Output::kOpen);
+  GroupOf(config)["targets"] = {"Linear", "re:(lm|output)_head"};
+  EXPECT_EQ(Read(config).output, Output::kIntegers);
   config["ignore"] = json::array({"lm_head"});
-  EXPECT_FALSE(Read(config).output_may_be_integers);
+  EXPECT_EQ(Read(config).output, Output::kFloats);
   config = Gptq();
   config["lm_head"] = false;
-  EXPECT_FALSE(Read(config).output_may_be_integers);
+  EXPECT_EQ(Read(config).output, Output::kFloats);
   config["lm_head"] = true;
-  EXPECT_TRUE(Read(config).output_may_be_integers);
+  EXPECT_EQ(Read(config).output, Output::kIntegers);
   config["lm_head"] = "what is this";
-  EXPECT_TRUE(Read(config).output_may_be_integers);
+  EXPECT_EQ(Read(config).output, Output::kOpen);
 }
 
 TEST(QuantizationConfigTest, RefusesOtherMethodsWithWhatIsKnown) {
@@ -369,10 +449,16 @@ TEST(QuantizationConfigTest, RefusesOtherArgumentsOfCompressedTensors) {
   EXPECT_THAT(weights("num_bits", 2), HasSubstr("4 or 8"));
   EXPECT_THAT(weights("strategy", "tensor"), HasSubstr("channel"));
   EXPECT_THAT(weights("dynamic", true), HasSubstr("dynamic"));
-  json mixed = CompressedTensors();
+  json mixed = FloatQuantized("channel", true);
   mixed["config_groups"]["group_1"] = mixed["config_groups"]["group_0"];
-  mixed["config_groups"]["group_1"]["weights"]["num_bits"] = 8;
-  EXPECT_THAT(QuantizationRefusal(mixed), AllOf(HasSubstr("w4g128"), HasSubstr("w8g128")));
+  mixed["config_groups"]["group_1"]["input_activations"] = nullptr;
+  EXPECT_THAT(QuantizationRefusal(mixed), HasSubstr("one kind for all modules"));
+  mixed["format"] = "mixed-precision";
+  GroupOf(mixed)["format"] = "float-quantized";
+  json integers = CompressedTensors();
+  mixed["config_groups"]["group_1"] = GroupOf(integers);
+  mixed["config_groups"]["group_1"]["format"] = "pack-quantized";
+  EXPECT_THAT(QuantizationRefusal(mixed), AllOf(HasSubstr("w4g128"), HasSubstr("fp8")));
 }
 
 TEST(QuantizationConfigTest, RefusesOtherInputsAndOutputs) {
@@ -393,12 +479,8 @@ TEST(QuantizationConfigTest, RefusesOtherInputsAndOutputs) {
     GroupOf(outputs)["output_activations"] = InputArgs("int", false);
     EXPECT_THAT(QuantizationRefusal(outputs), HasSubstr("output_activations"));
     json other = config;
-    GroupOf(other)["format"] = "pack-quantized";
-    EXPECT_THAT(QuantizationRefusal(other), HasSubstr("pack-quantized"));
-    json mixed = config;
-    mixed["config_groups"]["group_1"] = GroupOf(mixed);
-    mixed["config_groups"]["group_1"]["input_activations"] = nullptr;
-    EXPECT_THAT(QuantizationRefusal(mixed), HasSubstr("one kind for all modules"));
+    GroupOf(other)["format"] = "marlin-24";
+    EXPECT_THAT(QuantizationRefusal(other), HasSubstr("marlin-24"));
   }
   EXPECT_THAT(inputs(W8A8(true), "type", "float"), HasSubstr("expected \"int\""));
   EXPECT_THAT(inputs(W8A8(true), "strategy", "attn_head"), HasSubstr("strategy"));

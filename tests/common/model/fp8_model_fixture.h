@@ -34,7 +34,8 @@ class Fp8ModelTest : public ::testing::Test {
     const std::string original = Dir("original");
     ASSERT_TRUE(
         WriteRandomModel({.arch = "qwen2", .head_dim = 32, .ffn = 192, .seed = 7}, original).ok());
-    const auto report = QuantizeCheckpoint(original, Dir("fp8"), {.fp8 = true}, nullptr);
+    const auto report =
+        QuantizeCheckpoint(original, Dir("fp8"), {.layers = {.fp8 = true}}, nullptr);
     ASSERT_TRUE(report.ok()) << report.status();
     for (const RoundedProjection& projection : report->projections) {
       EXPECT_GT(projection.relative_error, 0.01) << projection.name;

@@ -139,7 +139,8 @@ TEST_F(Fp8ModelTest, IsComparedWithItsOriginal) {
 // Integers whose inputs a checkpoint asks to be rounded are those of the same checkpoint without.
 TEST_F(Fp8ModelTest, IntegersWithRoundedInputsAreTheSameIntegers) {
   ASSERT_TRUE(
-      QuantizeCheckpoint(Dir("original"), Dir("w8"), {.bits = 8, .group = 32}, nullptr).ok());
+      QuantizeCheckpoint(Dir("original"), Dir("w8"), {.layers = {.bits = 8, .group = 32}}, nullptr)
+          .ok());
   json config = ConfigIn(Dir("w8"));
   config["quantization_config"]["config_groups"]["group_0"]["input_activations"] = {
       {"num_bits", 8}, {"type", "int"}, {"strategy", "tensor"}, {"dynamic", false}};

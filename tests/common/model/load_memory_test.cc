@@ -103,7 +103,7 @@ TEST(MemoryNeedTest, AnOutputProjectionThatMayBeIntegersIsWidenedToo) {
   };
   EXPECT_EQ(room(1), 2.0 * 128256 * 4096);
   EXPECT_EQ(room(4), 2.0 * 128256 / 4 * 4096);
-  config.quantization->output_may_be_integers = false;
+  config.quantization->output = QuantizationConfig::Output::kFloats;
   EXPECT_EQ(room(1), 2.0 * 28672 * 4096);
 }
 

@@ -198,7 +198,7 @@ class QuantizedFormsTest : public ::testing::Test {
         WriteRandomModel({.arch = "qwen2", .head_dim = 32, .ffn = 192, .seed = 7}, plain);
     ASSERT_TRUE(written.ok()) << written;
     const auto report =
-        QuantizeCheckpoint(plain, Original(), {.bits = 4, .group = kGroup}, nullptr);
+        QuantizeCheckpoint(plain, Original(), {.layers = {.bits = 4, .group = kGroup}}, nullptr);
     ASSERT_TRUE(report.ok()) << report.status();
   }
   static void TearDownTestSuite() { delete scratch_; }

@@ -32,8 +32,8 @@ class QuantizedModelGpuTest : public testing::TestWithParam<std::tuple<int, std:
                                   .seed = 7},
                                  plain)
                     .ok());
-    const auto report =
-        QuantizeCheckpoint(plain, dir(), {.bits = std::get<0>(GetParam()), .group = 64}, nullptr);
+    const auto report = QuantizeCheckpoint(
+        plain, dir(), {.layers = {.bits = std::get<0>(GetParam()), .group = 64}}, nullptr);
     ASSERT_TRUE(report.ok()) << report.status();
     for (int32_t i = 0; i < kPrompt; ++i) ids_.push_back((i * i * 11 + 5) % 256);
   }
@@ -89,7 +89,9 @@ TEST_P(Fp8ModelGpuTest, LogitsAgreeWithTheCpu) {
                                 .seed = 7},
                                scratch / "plain")
                   .ok());
-  ASSERT_TRUE(QuantizeCheckpoint(scratch / "plain", scratch / "fp8", {.fp8 = true}, nullptr).ok());
+  ASSERT_TRUE(
+      QuantizeCheckpoint(scratch / "plain", scratch / "fp8", {.layers = {.fp8 = true}}, nullptr)
+          .ok());
   auto loaded = TryLoad(scratch / "fp8", {"cuda", "auto"}, dtype, 512, kv_dtype);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const auto model = std::move(loaded).value();

@@ -23,27 +23,41 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class QuantizedModelTest : public ::testing::TestWithParam<std::pair<Device, int>> {
+struct Kind {
+  Device device;
+  int bits;             // of the layers
+  bool output = false;  // the output projection is integers of 8 bits
+  // Of its directory, after the model's.
+  std::string suffix() const { return std::to_string(bits) + (output ? "_output" : ""); }
+};
+const Kind kKinds[] = {{{"cpu", "auto"}, 4},       {{"cpu", "auto"}, 8},
+                       {{"cpu", "avx2"}, 4},       {{"cpu", "auto"}, 4, true},
+                       {{"cpu", "auto"}, 8, true}, {{"cpu", "avx2"}, 4, true}};
+
+class QuantizedModelTest : public ::testing::TestWithParam<Kind> {
  protected:
   static void SetUpTestSuite() {
     scratch_ = new ScratchFolder;
     for (const char* arch : {"llama", "qwen2"}) {
       const std::string plain = *scratch_ / arch;
-      const absl::Status written =
-          WriteRandomModel({.arch = arch, .head_dim = 32, .ffn = 192, .seed = 7}, plain);
+      const bool tied = std::string_view(arch) == "qwen2";
+      const absl::Status written = WriteRandomModel(
+          {.arch = arch, .head_dim = 32, .ffn = 192, .seed = 7, .tied_embeddings = tied}, plain);
       ASSERT_TRUE(written.ok()) << written;
-      for (const int bits : {4, 8}) {
-        const auto report = QuantizeCheckpoint(plain, plain + std::to_string(bits),
-                                               {.bits = bits, .group = 32}, nullptr);
+      for (const Kind& kind : kKinds) {
+        if (kind.device.isa == "avx2") continue;
+        const auto report = QuantizeCheckpoint(
+            plain, plain + kind.suffix(),
+            {.layers = {.bits = kind.bits, .group = 32}, .output = kind.output}, nullptr);
         ASSERT_TRUE(report.ok()) << report.status();
       }
     }
   }
   static void TearDownTestSuite() { delete scratch_; }
 
-  static Device device() { return GetParam().first; }
+  static Device device() { return GetParam().device; }
   static std::string Dir(const std::string& arch) {
-    return *scratch_ / (arch + std::to_string(GetParam().second));
+    return *scratch_ / (arch + GetParam().suffix());
   }
   static absl::StatusOr<std::unique_ptr<LoadedModel>> TryRanks(const std::string& dir,
                                                                int32_t ranks,
@@ -101,7 +115,8 @@ TEST_P(QuantizedModelTest, IsNamedInNumericsAndHasAFingerprintOfItsOwn) {
   auto model = MustLoad(Dir("llama"), device(), "bfloat16");
   auto plain = MustLoad(*scratch_ / "llama", device(), "bfloat16");
   // How inputs are rounded is a part of how a model is computed.
-  const std::string kind = "/int8-inputs/w" + std::to_string(GetParam().second) + "g32";
+  std::string kind = "/int8-inputs/w" + std::to_string(GetParam().bits) + "g32";
+  if (GetParam().output && GetParam().bits == 4) kind += "+w8g32";
   EXPECT_THAT(model->numerics(), ::testing::EndsWith(kind));
   EXPECT_EQ(plain->numerics(), model->backend->info().numerics() + "/kv-bfloat16");
   EXPECT_NE(model->fingerprint, plain->fingerprint);
@@ -154,13 +169,9 @@ TEST_P(QuantizedModelTest, QuantizingWhileLoadingIsRefused) {
                     HasSubstr("use --quantization none")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, QuantizedModelTest,
-                         ::testing::Values(std::pair{Device{"cpu", "auto"}, 4},
-                                           std::pair{Device{"cpu", "auto"}, 8},
-                                           std::pair{Device{"cpu", "avx2"}, 4}),
+INSTANTIATE_TEST_SUITE_P(Kinds, QuantizedModelTest, ::testing::ValuesIn(kKinds),
                          [](const auto& test) {
-                           return DeviceName(test.param.first) + "_w" +
-                                  std::to_string(test.param.second);
+                           return DeviceName(test.param.device) + "_w" + test.param.suffix();
                          });
 
 // A quantized model some of whose projections are those of the model that it was made from.

@@ -128,10 +128,10 @@ TEST_F(GgufConfigTest, TheKindOfTheOutputTellsWhetherItIsIntegers) {
   };
   const auto small = with("output.weight", "blk.0.ffn_down.weight");
   ASSERT_TRUE(small.ok() && small->quantization.has_value()) << small.status();
-  EXPECT_TRUE(small->quantization->output_may_be_integers);
+  EXPECT_EQ(small->quantization->output, QuantizationConfig::Output::kIntegers);
   const auto large = with("blk.0.ffn_down.weight", "output.weight");
   ASSERT_TRUE(large.ok() && large->quantization.has_value()) << large.status();
-  EXPECT_FALSE(large->quantization->output_may_be_integers);
+  EXPECT_EQ(large->quantization->output, QuantizationConfig::Output::kFloats);
 }
 
 TEST_F(GgufConfigTest, FamiliesDiffer) {

@@ -11,6 +11,7 @@
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
 #include "common/model/quantize/quantized_reader.h"
+#include "common/model/quantize/stored_weights.h"
 #include "common/model/random/random_model.h"
 #include "common/model/tensor_specs.h"
 #include "common/model/weight_source.h"
@@ -93,8 +94,8 @@ class QuantizeCheckpointTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_TRUE(WriteRandomModel({.arch = "qwen2", .seed = 3}, dir_ / "in").ok());
   }
-  std::string Refusal(const RoundingScheme& scheme = {}) {
-    const auto report = QuantizeCheckpoint(dir_ / "in", dir_ / "out", scheme, nullptr);
+  std::string Refusal(const CheckpointRounding& rounding = {}) {
+    const auto report = QuantizeCheckpoint(dir_ / "in", dir_ / "out", rounding, nullptr);
     EXPECT_FALSE(report.ok());
     return std::string(report.status().message());
   }
@@ -111,8 +112,9 @@ TEST_F(QuantizeCheckpointTest, WritesAModelWhoseProjectionsAreNearTheirOriginals
   for (const int bits : {4, 8}) {
     const std::string out = dir_ / ("w" + std::to_string(bits));
     int64_t told = 0;
-    const auto report = QuantizeCheckpoint(dir_ / "in", out, {.bits = bits, .group = 32},
-                                           [&](int64_t done, int64_t) { told = done; });
+    const auto report =
+        QuantizeCheckpoint(dir_ / "in", out, {.layers = {.bits = bits, .group = 32}},
+                           [&](int64_t done, int64_t) { told = done; });
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(told, report->bytes_before);
     EXPECT_LT(report->bytes_after, report->bytes_before);
@@ -151,6 +153,66 @@ TEST_F(QuantizeCheckpointTest, WritesAModelWhoseProjectionsAreNearTheirOriginals
   }
 }
 
+// The errors of weights that QuantizeCheckpoint told and CompareProjections finds.
+void ExpectSameErrors(const QuantizeReport& report, const std::string& out, const std::string& in) {
+  const auto config = LoadModelConfig(out);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto files = CheckpointFiles::Open(out);
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE(CheckTensors(*config, **files).ok()) << CheckTensors(*config, **files);
+  const auto compared = CompareProjections(*config, **files, in);
+  ASSERT_TRUE(compared.ok()) << compared.status();
+  ASSERT_EQ(compared->size(), report.projections.size());
+  for (const RoundedProjection& projection : *compared) {
+    const auto told =
+        std::ranges::find(report.projections, projection.name, &RoundedProjection::name);
+    ASSERT_NE(told, report.projections.end()) << projection.name;
+    EXPECT_NEAR(told->relative_error, projection.relative_error, 1e-6) << projection.name;
+  }
+}
+
+TEST_F(QuantizeCheckpointTest, RoundsTheOutputProjectionToEightBitsWhereAsked) {
+  for (const int bits : {4, 8}) {
+    SCOPED_TRACE(bits);
+    const std::string out = dir_ / ("w" + std::to_string(bits));
+    const auto report = QuantizeCheckpoint(
+        dir_ / "in", out, {.layers = {.bits = bits, .group = 32}, .output = true}, nullptr);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->projections.size(), 15U);
+    const auto output =
+        std::ranges::find(report->projections, "lm_head.weight", &RoundedProjection::name);
+    ASSERT_NE(output, report->projections.end());
+    EXPECT_LT(output->relative_error, 0.008);
+    const auto config = LoadModelConfig(out);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->quantization->name(), bits == 4 ? "w4g32+w8g32" : "w8g32");
+    EXPECT_EQ(config->quantization->output, QuantizationConfig::Output::kIntegers);
+    ExpectSameErrors(*report, out, dir_ / "in");
+  }
+}
+
+TEST_F(QuantizeCheckpointTest, GivesATiedModelAnOutputProjectionOfItsOwn) {
+  ASSERT_TRUE(
+      WriteRandomModel({.arch = "qwen2", .seed = 4, .tied_embeddings = true}, dir_ / "tied").ok());
+  int64_t told = 0;
+  const auto report = QuantizeCheckpoint(dir_ / "tied", dir_ / "out", {.output = true},
+                                         [&](int64_t done, int64_t total) {
+                                           EXPECT_LE(done, total);
+                                           told = done;
+                                         });
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(told, report->bytes_before);
+  const auto config = LoadModelConfig(dir_ / "out");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_FALSE(config->tied_embeddings);
+  ExpectSameErrors(*report, dir_ / "out", dir_ / "tied");
+}
+
+TEST_F(QuantizeCheckpointTest, RefusesIntegersBesideE4m3) {
+  EXPECT_THAT(Refusal({.layers = {.fp8 = true}, .output = true}), HasSubstr("e4m3"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "out"));
+}
+
 TEST_F(QuantizeCheckpointTest, RefusesATiedModelWhoseOutputProjectionIsAnother) {
   EditConfig("tie_word_embeddings", true);
   EXPECT_THAT(Refusal(),
@@ -176,7 +238,7 @@ TEST_F(QuantizeCheckpointTest, RefusesADirectoryThatIsThereAndLeavesItAlone) {
 }
 
 TEST_F(QuantizeCheckpointTest, RefusesWhatItCannotRoundAndLeavesNothingBehind) {
-  EXPECT_THAT(Refusal({.group = 128}),
+  EXPECT_THAT(Refusal({.layers = {.group = 128}}),
               AllOf(HasSubstr("64 columns"), HasSubstr("--group 128"), HasSubstr("smaller")));
   ASSERT_TRUE(WriteRandomModel({.hidden = 40, .heads = 4}, dir_ / "narrow").ok());
   EXPECT_THAT(
