@@ -17,6 +17,7 @@ DOCUMENTS = 40
 BOUNDS = {
     "w8": (99, 0.00001),
     "w4": (97, 0.0005),
+    "w4-head": (97, 0.0005),  # and an output projection of 8 bits
     "q8.gguf": (99, 0.00002),
     "demo,int8": (99.5, 0.000007),
     "demo,fp8": (99, 0.00007),
@@ -55,9 +56,10 @@ class NearnessTest(unittest.TestCase):
         with open(folder / "text", "w", encoding="utf-8") as text:
             run(sys.executable, "-B", DEMO_MODEL / "held_out_text.py",
                 "--documents", str(DOCUMENTS), stdout=text)
-        for scheme in ("w8", "w4"):
-            run(BIN / "baton", "model", "quantize", DEMO_MODEL, folder / scheme, "--scheme", scheme,
-                "--group", "32", stdout=subprocess.DEVNULL)
+        for name, scheme, head in (("w8", "w8", "keep"), ("w4", "w4", "keep"),
+                                   ("w4-head", "w4", "w8")):
+            run(BIN / "baton", "model", "quantize", DEMO_MODEL, folder / name, "--scheme", scheme,
+                "--lm-head", head, "--group", "32", stdout=subprocess.DEVNULL)
         run(MAKE_GGUF, DEMO_MODEL, folder / "q8.gguf", "Q8_0", stdout=subprocess.DEVNULL)
 
 
