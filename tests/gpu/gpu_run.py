@@ -13,6 +13,7 @@ import tempfile
 import time
 
 import build
+import fp8
 import gtests
 import machine
 import plan
@@ -126,6 +127,9 @@ PARTS = (
               throughput.handoff_rows, after=("model",)),
     plan.Part("serving", "a load on one worker; transformers' continuous batching in turns", throughput.serving, 130,
               30, throughput.load_rows, after=("model",)),
+    # Behind what every GPU has a use for.
+    plan.Part("fp8", "checkpoints of FP8; steps and products by it (compute capability 9.x)",
+              fp8.measure, 90, 30, fp8.rows),
     # Last: it takes what time there is.
     plan.Part("sanitizers", "compute-sanitizer on the kernel tests", gtests.sanitizers, 120, 20),
 )

@@ -81,7 +81,7 @@ for part, rooms in ROOMS.items():
 
 EXTERNAL = {
     "common/base": CORE_LIBRARIES + ("nlohmann/", "openssl/"),
-    "common/formats": CORE_LIBRARIES + ("nlohmann/",),
+    "common/formats": CORE_LIBRARIES + ("nlohmann/", "re2/"),
     "common/sample": CORE_LIBRARIES + ("nlohmann/",),
     "common/text": CORE_LIBRARIES,
     "kernels": CORE_LIBRARIES,
