@@ -19,6 +19,11 @@ namespace baton::kernels::cuda {
 
 constexpr float kMaxE4m3 = 448;
 
+// An element of a KV cache of kFp8.
+struct E4m3Bits {
+  uint8_t bits;
+};
+
 // Rounds to the nearest code, ties to the even one; what is larger than 448 becomes 448. On the
 // host it does what the device's own conversion does.
 BATON_HD uint8_t E4m3FromFloat(float value) {

@@ -3,55 +3,13 @@
 #include <cstdint>
 
 #include "kernels/cuda/cta/cta.h"
+#include "kernels/cuda/cta/elements.h"
 #include "kernels/cuda/cta/quantized_data.h"
 #include "kernels/cuda/cta/sample_math.h"
-
-#ifdef __CUDACC__
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#endif
-#ifndef __CUDA_ARCH__
-#include "kernels/float_convert.h"
-#endif
 
 // The algorithms of gemm/quantized.cu, over a Cta so that tests can run them on the host. All steps
 // are single roundings in fp32, so host and device give the same bits.
 namespace baton::kernels::cuda {
-
-// Elements of 16 bits as they lie in memory, the same for host and device.
-struct Bf16Bits {
-  uint16_t bits;
-};
-struct F16Bits {
-  uint16_t bits;
-};
-
-BATON_HD float Widen(float value) { return value; }
-BATON_HD float Widen(Bf16Bits value) { return BitsFloat(static_cast<uint32_t>(value.bits) << 16); }
-BATON_HD float Widen(F16Bits value) {
-#ifdef __CUDA_ARCH__
-  return __half2float(__ushort_as_half(value.bits));
-#else
-  return FloatFromF16(value.bits);
-#endif
-}
-
-// Round to nearest, ties to even.
-BATON_HD void Narrow(float value, float* to) { *to = value; }
-BATON_HD void Narrow(float value, Bf16Bits* to) {
-#ifdef __CUDA_ARCH__
-  to->bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
-#else
-  to->bits = Bf16FromFloat(value);
-#endif
-}
-BATON_HD void Narrow(float value, F16Bits* to) {
-#ifdef __CUDA_ARCH__
-  to->bits = __half_as_ushort(__float2half_rn(value));
-#else
-  to->bits = F16FromFloat(value);
-#endif
-}
 
 BATON_HD CodeWord LoadCodes(const CodeWord* from) {
 #ifdef __CUDA_ARCH__

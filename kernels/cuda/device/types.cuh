@@ -1,7 +1,6 @@
 #pragma once
 
-// What the kernels share: element types, vector loads, sums over warps and blocks, and launches by
-// element type.
+// What the kernels share: element types, sums over warps and blocks, and launches by element type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -10,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/cta/elements.h"
 #include "kernels/dtype.h"
 
 namespace baton::kernels::cuda {
@@ -39,12 +39,6 @@ __device__ __forceinline__ T FromFloat(float value) {
   }
 }
 
-// N elements that move with one access.
-template <typename T, int N>
-struct alignas(sizeof(T) * N) Vec {
-  T at[N];
-};
-
 __device__ __forceinline__ float WarpSum(float value) {
 #pragma unroll
   for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xffffffffU, value, lane);
@@ -64,13 +58,6 @@ __device__ __forceinline__ float BlockSum(float value) {
   for (int i = 0; i < warps; ++i) total += sums[i];
   __syncthreads();
   return total;
-}
-
-// 1 / the root mean square of `count` numbers, of whose squares `squares` is the sum. Where the sum
-// overflowed it is NaN: 0 would make zeros of the row, and an answer of them that looks like one.
-__device__ __forceinline__ float InverseRms(float squares, float count, float eps) {
-  const float overflow = squares - squares;  // 0, or NaN
-  return rsqrtf(squares / count + eps) + overflow;
 }
 
 // Calls `launch` with a null pointer whose type tells the element type of `dtype`.
@@ -100,6 +87,14 @@ void ForKvType(DType dtype, Launch launch) {
   } else {
     ForType(dtype, launch);
   }
+}
+
+// Calls `launch` with a null pointer to elements of `dtype`, as the headers of cta/ know them.
+template <typename Launch>
+void ForBits(DType dtype, Launch launch) {
+  if (dtype == DType::kF32) return launch(static_cast<float*>(nullptr));
+  if (dtype == DType::kBF16) return launch(static_cast<Bf16Bits*>(nullptr));
+  if (dtype == DType::kF16) return launch(static_cast<F16Bits*>(nullptr));
 }
 
 inline bool IsAligned(const void* pointer, size_t bytes) {

@@ -26,14 +26,6 @@ __global__ void WidenKernel(QuantizedView weight, bool aligned, T* to) {
   }
 }
 
-// Calls `launch` with a null pointer to elements of `dtype`, as the headers of cta/ know them.
-template <typename Launch>
-void ForBits(DType dtype, Launch launch) {
-  if (dtype == DType::kF32) return launch(static_cast<float*>(nullptr));
-  if (dtype == DType::kBF16) return launch(static_cast<Bf16Bits*>(nullptr));
-  launch(static_cast<F16Bits*>(nullptr));
-}
-
 // Whether every run of rows like the weight's begins on 16 bytes and is whole.
 bool RunsAreAligned(const QuantizedView& weight, const void* data) {
   return weight.input_of == nullptr && weight.in % kRunColumns == 0 && IsAligned(data, 16);

@@ -1,3 +1,4 @@
+#include "kernels/cuda/cta/inverse_rms.h"
 #include "kernels/cuda/device/types.cuh"
 #include "kernels/cuda/rows/row_ops.h"
 

@@ -10,6 +10,7 @@
 #include "kernels/cuda/cta/quantized_product.h"
 #include "kernels/cuda/gemm/quantized_image.h"
 #include "kernels/host_memory.h"
+#include "tests/kernels/cuda/cta/element_values.h"
 #include "tests/kernels/cuda/cta/host_cta.h"
 #include "tests/kernels/quantized_fixture.h"
 
@@ -81,13 +82,5 @@ class EmulatedIntegers {
   size_t bytes_ = 0;
   QuantizedView view_;
 };
-
-// Elements of T whose values are those of `values`, rounded.
-template <typename T>
-std::vector<T> Narrowed(const std::vector<float>& values) {
-  std::vector<T> narrow(values.size());
-  for (size_t i = 0; i < values.size(); ++i) Narrow(values[i], &narrow[i]);
-  return narrow;
-}
 
 }  // namespace baton::kernels::cuda
