@@ -49,8 +49,8 @@ void BindQuantize(FlagSet* set, QuantizeFlags* flags) {
                        "the one with the smallest squared error; not with fp8")));
   const Choices<LmHead> outputs = {{"keep", LmHead::kKeep}, {"w8", LmHead::kW8}};
   set->Add(Common(With(ChoiceFlag("lm-head", &flags->lm_head, outputs), "Weights",
-                       "the output projection: as it is, or integers of 8 bits, which one that is "
-                       "tied to the embeddings has beside them; not with fp8")));
+                       "the output projection: as it is, or integers of 8 bits (a tied one becomes "
+                       "a weight of its own, beside the embeddings); not with fp8")));
 }
 
 // Tells a terminal, on one line of stderr, how far it is.

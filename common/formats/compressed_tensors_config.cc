@@ -1,5 +1,6 @@
 #include "common/formats/compressed_tensors_config.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,7 +21,8 @@ using Format = QuantizationConfig::Format;
 constexpr char kMixed[] = "mixed-precision";
 constexpr char kForms[] = "\"pack-quantized\", \"int-quantized\" or \"float-quantized\"";
 constexpr size_t kMostGroups = 64;
-constexpr size_t kMostPatterns = 256;  // of all groups
+// Of the patterns of all groups. Every weight is asked for among them.
+constexpr int64_t kMostInstructions = 4096;
 
 // Whether columns are in groups of their own, by "actorder", which may also be a boolean.
 bool ReadActOrder(JsonReader& reader, const nlohmann::json& args) {
@@ -152,59 +154,72 @@ absl::StatusOr<QuantizationConfig> ReadKind(const nlohmann::json& group, const s
   return config;
 }
 
-// A group of modules, whose targets matter only where there are several kinds.
-struct ReadModules {
-  QuantizationConfig kind;
+// A group of modules as config.json has it.
+struct GroupOfModules {
   std::string where;
-  absl::StatusOr<ModuleTargets> targets;
+  QuantizationConfig kind;
+  nlohmann::json targets;
 };
 
-absl::StatusOr<std::vector<ReadModules>> ReadGroups(const nlohmann::json& groups,
-                                                    const std::string& form,
-                                                    const std::string& owner) {
-  std::vector<ReadModules> read;
-  size_t patterns = 0;
+absl::StatusOr<std::vector<GroupOfModules>> ReadGroups(const nlohmann::json& groups,
+                                                       const std::string& form,
+                                                       const std::string& owner) {
+  std::vector<GroupOfModules> read;
   for (const auto& [name, group] : groups.items()) {
-    const std::string where = absl::StrCat(owner, " config_groups ", name);
-    BATON_ASSIGN_OR_RETURN(const QuantizationConfig kind, ReadKind(group, form, where));
-    const auto targets = group.find("targets");
-    read.push_back({.kind = kind,
-                    .where = where,
-                    .targets = ModuleTargets::Read(
-                        targets != group.end() ? *targets : nlohmann::json(), where)});
-    if (read.back().targets.ok()) patterns += read.back().targets->patterns();
-    if (read.size() > kMostGroups || patterns > kMostPatterns) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          where, " is beyond ", kMostGroups, " groups of modules, or ", kMostPatterns,
-          " regular expressions as their targets; expected fewer: write names of modules"));
-    }
+    std::string where = absl::StrCat(owner, " config_groups ", name);
+    BATON_ASSIGN_OR_RETURN(QuantizationConfig kind, ReadKind(group, form, where));
+    read.push_back({.where = std::move(where),
+                    .kind = std::move(kind),
+                    .targets = group.value("targets", nlohmann::json())});
   }
   return read;
 }
 
-// What `groups`, of which there is one, make together.
-absl::StatusOr<QuantizationConfig> Together(std::vector<ReadModules> groups) {
+// Whether the output projection is among the targets by its name.
+bool NamesOutput(const nlohmann::json& targets) {
+  return targets.is_array() &&
+         std::find(targets.begin(), targets.end(), nlohmann::json(kOutputModule)) != targets.end();
+}
+
+// Reads the targets of groups of several kinds.
+absl::StatusOr<std::vector<QuantizedModules>> ReadTargets(std::vector<GroupOfModules> groups) {
+  std::vector<QuantizedModules> read;
+  int64_t instructions = 0;
+  for (GroupOfModules& group : groups) {
+    BATON_ASSIGN_OR_RETURN(ModuleTargets targets, ModuleTargets::Read(group.targets, group.where));
+    instructions += targets.instructions();
+    if (instructions > kMostInstructions) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          group.where, " has targets whose regular expressions, with those of the groups before, ",
+          "take more than ", kMostInstructions,
+          " instructions; expected fewer: write the names of the modules instead"));
+    }
+    read.push_back({.targets = std::move(targets), .kind = std::move(group.kind)});
+  }
+  return read;
+}
+
+// What groups of modules, of which there is one, describe together.
+absl::StatusOr<QuantizationConfig> Merged(std::vector<GroupOfModules> groups) {
   QuantizationConfig config = groups.front().kind;
   bool several = false;
-  for (const ReadModules& group : groups) {
-    if (group.targets.ok() &&
-        group.targets->Matches(kOutputModule) > ModuleTargets::Match::kClass) {
-      config.output = QuantizationConfig::Output::kIntegers;
-    }
+  for (const GroupOfModules& group : groups) {
+    if (NamesOutput(group.targets)) config.output = QuantizationConfig::Output::kIntegers;
     if (SameKind(config, group.kind)) continue;
     several = true;
     if (!config.fp8() && !group.kind.fp8()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(group.where, " quantizes to ", group.kind.name(),
-                     ", another group of modules to ", config.name(),
-                     ", or their inputs differ; expected one kind for all modules, or "
-                     "several of integers"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        group.where, " quantizes to ", group.kind.name(), ", another group of modules to ",
+        config.name(),
+        ", or their inputs differ; expected one kind for all modules, or several of integers"));
   }
   if (!several) return config;
-  for (ReadModules& group : groups) {
-    BATON_ASSIGN_OR_RETURN(ModuleTargets targets, std::move(group.targets));
-    config.modules.push_back({.targets = std::move(targets), .kind = std::move(group.kind)});
+  if (groups.size() > kMostGroups) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(groups[kMostGroups].where, " is one of ", groups.size(),
+                     " groups of modules of several kinds; expected at most ", kMostGroups));
   }
+  BATON_ASSIGN_OR_RETURN(config.modules, ReadTargets(std::move(groups)));
   return config;
 }
 
@@ -223,8 +238,9 @@ absl::StatusOr<QuantizationConfig> ReadCompressedTensors(JsonReader& reader) {
     reader.Fail("config_groups", "an object with a group of modules");
   }
   BATON_RETURN_IF_ERROR(reader.status());
-  BATON_ASSIGN_OR_RETURN(std::vector<ReadModules> read, ReadGroups(*groups, form, reader.where()));
-  return Together(std::move(read));
+  BATON_ASSIGN_OR_RETURN(std::vector<GroupOfModules> read,
+                         ReadGroups(*groups, form, reader.where()));
+  return Merged(std::move(read));
 }
 
 }  // namespace baton

@@ -11,22 +11,42 @@
 namespace baton {
 namespace {
 
-constexpr std::string_view kExpressionMark = "re:";
-constexpr size_t kMostExpressions = 128;
-constexpr int64_t kExpressionBytes = 256 << 10;
+constexpr std::string_view kPatternMark = "re:";
+constexpr size_t kMostPatterns = 64;
+// RE2 bounds what it keeps of a pattern, and not what it takes on the way there.
+constexpr size_t kMostPatternBytes = 256;
+constexpr int64_t kCompiledBytes = 64 << 10;
 
-absl::StatusOr<std::shared_ptr<const re2::RE2>> Compiled(std::string_view pattern,
+absl::Status RefusePattern(const std::string& pattern, const std::string& where,
+                           const std::string& found) {
+  return absl::InvalidArgumentError(absl::StrCat(where, " has the target ", ShownJson(pattern),
+                                                 ", ", found,
+                                                 ": write the names of the modules instead"));
+}
+
+absl::StatusOr<std::shared_ptr<const re2::RE2>> Compiled(const std::string& pattern,
                                                          const std::string& where) {
+  if (pattern.size() > kMostPatternBytes) {
+    return RefusePattern(
+        pattern, where,
+        absl::StrCat("of ", pattern.size(), " bytes; expected at most ", kMostPatternBytes));
+  }
+  if (pattern.find("{,") != std::string::npos) {
+    return RefusePattern(pattern, where,
+                         "whose \"{,\" stands for a number of repetitions in Python alone; "
+                         "expected \"{0,\"");
+  }
   re2::RE2::Options options;
+  options.set_encoding(re2::RE2::Options::EncodingLatin1);  // names are ASCII
   options.set_log_errors(false);
-  options.set_max_mem(kExpressionBytes);
-  auto compiled =
-      std::make_shared<const re2::RE2>(re2::StringPiece(pattern.data(), pattern.size()), options);
+  options.set_max_mem(kCompiledBytes);
+  auto compiled = std::make_shared<const re2::RE2>(pattern, options);
   if (compiled->ok()) return compiled;
-  return absl::InvalidArgumentError(absl::StrCat(
-      where, " has the target ", ShownJson(std::string(pattern)),
-      ", which is no regular expression of RE2 of at most 256 KiB (", compiled->error(),
-      "); expected one without what RE2 lacks, as (?!…): write the names of the modules instead"));
+  return RefusePattern(
+      pattern, where,
+      absl::StrCat("which is no regular expression of RE2 that is small when it "
+                   "is compiled (",
+                   compiled->error(), "); expected one, without what RE2 lacks, as (?!…)"));
 }
 
 }  // namespace
@@ -43,18 +63,18 @@ absl::StatusOr<ModuleTargets> ModuleTargets::Read(const nlohmann::json& targets,
   ModuleTargets read;
   for (const nlohmann::json& target : targets) {
     std::string name = target.get<std::string>();
-    if (!name.starts_with(kExpressionMark)) {
+    if (!name.starts_with(kPatternMark)) {
       read.linear_ = read.linear_ || name == "Linear";
       read.names_.insert(std::move(name));
       continue;
     }
-    if (read.patterns_.size() == kMostExpressions) {
+    if (read.patterns_.size() == kMostPatterns) {
       return absl::InvalidArgumentError(
-          absl::StrCat(where, " has more than ", kMostExpressions,
+          absl::StrCat(where, " has more than ", kMostPatterns,
                        " regular expressions as targets; write the names of the modules instead"));
     }
-    BATON_ASSIGN_OR_RETURN(auto pattern,
-                           Compiled(std::string_view(name).substr(kExpressionMark.size()), where));
+    BATON_ASSIGN_OR_RETURN(auto pattern, Compiled(name.substr(kPatternMark.size()), where));
+    read.instructions_ += pattern->ProgramSize();
     read.patterns_.push_back(std::move(pattern));
   }
   return read;

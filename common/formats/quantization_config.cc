@@ -120,10 +120,16 @@ QuantizationConfig::Output OutputOf(const nlohmann::json& object,
     return said->get<bool>() ? Output::kIntegers : Output::kFloats;
   }
   const auto ignored = object.find("ignore");
-  const bool ignores =
-      ignored != object.end() && ignored->is_array() &&
-      std::find(ignored->begin(), ignored->end(), nlohmann::json(kOutputModule)) != ignored->end();
-  return ignores ? Output::kFloats : by_groups;
+  if (ignored == object.end() || !ignored->is_array()) return by_groups;
+  // An expression may mean it, too.
+  Output output = by_groups;
+  for (const nlohmann::json& module : *ignored) {
+    if (module == kOutputModule) return Output::kFloats;
+    if (!module.is_string() || module.get_ref<const std::string&>().starts_with("re:")) {
+      output = Output::kOpen;
+    }
+  }
+  return output;
 }
 
 absl::StatusOr<QuantizationConfig> ReadMethod(JsonReader& quantization,

@@ -20,10 +20,11 @@ struct MemoryNeed {
   double activations = 0;  // bytes
   double swap_space = 0;   // bytes; of the host's memory, so it counts there alone
 
-  // With `config.quantization`, projections of layers count as what they are stored in; those of
-  // e4m3 only where `quantization` is kFp8, which is then for a device that takes them as they are,
-  // and else as `dtype`. What `ranks` ranks of such a `shape` need together: all of a group on the
-  // host, one of it on a GPU.
+  // With `config.quantization`, projections of layers count as what they are stored in, and so does
+  // an output projection that config.json says is integers. Those of e4m3 do so only where
+  // `quantization` is kFp8, which is then for a device that takes them as they are, and else count
+  // as `dtype`. What `ranks` ranks of such a `shape` need together: all of a group on the host, one
+  // of it on a GPU.
   static MemoryNeed Of(const ModelConfig& config, const LocalShape& shape, int32_t ranks,
                        kernels::DType dtype, kernels::Quantization quantization,
                        const StepLimits& limits);

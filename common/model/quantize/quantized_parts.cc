@@ -165,10 +165,11 @@ bool IsProjection(std::string_view weight) {
 
 bool IsQuantized(const ModelConfig& config, const CheckpointFiles& files, std::string_view weight) {
   if (!config.quantization.has_value() || !IsProjection(weight)) return false;
+  const StoredTensor* plain = files.Find(weight);
+  if (plain != nullptr && HoldsFloats(*plain)) return false;
   const auto kind = config.quantization->FindKind(weight);
   if (!kind.ok()) return false;
-  const StoredTensor* plain = files.Find(weight);
-  if (plain != nullptr) return !HoldsFloats(*plain);
+  if (plain != nullptr) return true;
   // Without any part, the plain tensor is what is missing.
   const PartNames names = PartNames::Of((*kind)->format, std::string(weight));
   return files.Find(names.codes) != nullptr || files.Find(names.scales) != nullptr;

@@ -131,10 +131,11 @@ absl::StatusOr<std::vector<RoundedProjection>> CompareProjections(const ModelCon
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     if (!IsQuantized(config, files, spec.name)) continue;
     const bool of_table = original_config.tied_embeddings && spec.name == kOutputTensor;
-    const StoredTensor* tensor = original->Find(of_table ? kEmbeddingTensor : spec.name);
+    const std::string stored = of_table ? kEmbeddingTensor : spec.name;
+    const StoredTensor* tensor = original->Find(stored);
     if (tensor == nullptr || tensor->shape != spec.shape) {
       return absl::InvalidArgumentError(
-          absl::StrCat(original_dir, " has no tensor ", spec.name, " of ", spec.shape[0], " x ",
+          absl::StrCat(original_dir, " has no tensor ", stored, " of ", spec.shape[0], " x ",
                        spec.shape[1], "; name the model that the quantized one was made from"));
     }
     BATON_ASSIGN_OR_RETURN(RoundedProjection projection, CompareProjection(spec, reader, *tensor));

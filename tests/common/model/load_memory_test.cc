@@ -91,8 +91,11 @@ TEST(MemoryNeedTest, ScalesOfGgufTakeMoreOnAGpu) {
   config.quantization = QuantizationConfig{.format = QuantizationConfig::Format::kGguf,
                                            .bytes_per_weight = 0.5,
                                            .gpu_bytes_per_weight = 0.75};
-  EXPECT_EQ(WiderScaleBytes(config, shape),
-            0.25 * static_cast<double>(CountProjectionParameters(config)) / 2);
+  const double of_layers = 0.25 * static_cast<double>(CountProjectionParameters(config)) / 2;
+  EXPECT_EQ(WiderScaleBytes(config, shape), of_layers);
+  config.quantization->output_bytes_per_weight = 1.5;
+  config.quantization->gpu_output_bytes_per_weight = 2;
+  EXPECT_EQ(WiderScaleBytes(config, shape), of_layers + 0.5 * 128256 / 2 * 4096);
 }
 
 TEST(MemoryNeedTest, AnOutputProjectionThatMayBeIntegersIsWidenedToo) {

@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "common/model/footprint.h"
 #include "common/model/load_model.h"
 #include "common/model/quantize/quantize_checkpoint.h"
 #include "common/model/quantize/stored_weights.h"
+#include "common/model/tensor_specs.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -94,6 +96,22 @@ TEST_F(SeveralKindsTest, AloneEqualsBatchedAndChunkedOnOneRankAndTwo) {
       EXPECT_EQ(RunTogether(**model, chunk), expected) << ranks << " ranks, chunks of " << chunk;
     }
   }
+}
+
+TEST_F(SeveralKindsTest, MemoryIsReckonedByTheKindOfEachWeight) {
+  Mix({"down_proj"}, "re:.*down_proj");
+  const ModelConfig config = LoadModelConfig(Mixed()).value();
+  // An integer of 4 or 8 bits, and of a scale of 2 bytes for 32 a part.
+  double bytes = 0;
+  double elements = 0;
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    if (!spec.name.ends_with("_proj.weight")) continue;
+    const bool in_8 = spec.name.ends_with("down_proj.weight");
+    bytes += static_cast<double>(spec.elements()) * ((in_8 ? 1 : 0.5) + 2.0 / 32);
+    elements += static_cast<double>(spec.elements());
+  }
+  EXPECT_DOUBLE_EQ(BytesPerWeight(config, kernels::DType::kBF16), bytes / elements);
+  EXPECT_EQ(OutputBytesPerWeight(config, kernels::DType::kBF16), 2);
 }
 
 TEST_F(SeveralKindsTest, RefusesKindsThatDifferInWhatIsUsedAsOne) {

@@ -129,6 +129,8 @@ TEST_F(GgufConfigTest, TheKindOfTheOutputTellsWhetherItIsIntegers) {
   const auto small = with("output.weight", "blk.0.ffn_down.weight");
   ASSERT_TRUE(small.ok() && small->quantization.has_value()) << small.status();
   EXPECT_EQ(small->quantization->output, QuantizationConfig::Output::kIntegers);
+  EXPECT_EQ(small->quantization->output_bytes_per_weight, 34.0 / 32);
+  EXPECT_EQ(small->quantization->gpu_output_bytes_per_weight, 34.0 / 32);
   const auto large = with("blk.0.ffn_down.weight", "output.weight");
   ASSERT_TRUE(large.ok() && large->quantization.has_value()) << large.status();
   EXPECT_EQ(large->quantization->output, QuantizationConfig::Output::kFloats);

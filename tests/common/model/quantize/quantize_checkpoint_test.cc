@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "kernels/float_convert.h"
 #include "nlohmann/json.hpp"
+#include "tests/common/model/edit_checkpoint.h"
 #include "tests/fakes/scratch_folder.h"
 
 namespace baton {
@@ -206,6 +207,15 @@ TEST_F(QuantizeCheckpointTest, GivesATiedModelAnOutputProjectionOfItsOwn) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_FALSE(config->tied_embeddings);
   ExpectSameErrors(*report, dir_ / "out", dir_ / "tied");
+
+  // The copy of the embeddings that some tools write in place of the output projection goes.
+  test::Tensors tensors = test::TensorsIn(dir_ / "tied");
+  tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"];
+  test::WriteModel(dir_ / "copied", test::ConfigIn(dir_ / "tied"), tensors);
+  const auto again =
+      QuantizeCheckpoint(dir_ / "copied", dir_ / "out_of_copied", {.output = true}, nullptr);
+  ASSERT_TRUE(again.ok()) << again.status();
+  ExpectSameErrors(*again, dir_ / "out_of_copied", dir_ / "tied");
 }
 
 TEST_F(QuantizeCheckpointTest, RefusesIntegersBesideE4m3) {
