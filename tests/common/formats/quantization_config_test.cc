@@ -6,91 +6,15 @@
 #include "common/formats/model_config.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/formats/quantization_json.h"
 
-namespace baton {
+namespace baton::test {
 namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Format = QuantizationConfig::Format;
-
-json CompressedTensors() {
-  return {{"quant_method", "compressed-tensors"},
-          {"format", "pack-quantized"},
-          {"config_groups",
-           {{"group_0",
-             {{"targets", {"Linear"}},
-              {"input_activations", nullptr},
-              {"weights",
-               {{"num_bits", 4},
-                {"type", "int"},
-                {"symmetric", true},
-                {"strategy", "group"},
-                {"group_size", 128},
-                {"dynamic", false}}}}}}},
-          {"ignore", {"lm_head"}}};
-}
-
-json& GroupOf(json& config) { return config["config_groups"]["group_0"]; }
-
-json InputArgs(const char* type, bool dynamic) {
-  return {{"num_bits", 8},
-          {"type", type},
-          {"symmetric", true},
-          {"strategy", dynamic ? "token" : "tensor"},
-          {"dynamic", dynamic}};
-}
-
-json W8A8(bool dynamic) {
-  json config = CompressedTensors();
-  config["format"] = "int-quantized";
-  GroupOf(config)["weights"].update({{"num_bits", 8}, {"strategy", "channel"}});
-  GroupOf(config)["weights"]["group_size"] = nullptr;
-  GroupOf(config)["input_activations"] = InputArgs("int", dynamic);
-  return config;
-}
-
-json FloatQuantized(const char* strategy, bool dynamic) {
-  json config = CompressedTensors();
-  config["format"] = "float-quantized";
-  GroupOf(config)["weights"] = {
-      {"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"strategy", strategy}};
-  if (std::string(strategy) == "block") {
-    GroupOf(config)["weights"]["block_structure"] = {128, 64};
-  }
-  GroupOf(config)["input_activations"] = InputArgs("float", dynamic);
-  return config;
-}
-
-json Fp8() { return {{"quant_method", "fp8"}, {"activation_scheme", "dynamic"}}; }
-
-json KvScheme() {
-  return {{"num_bits", 8},
-          {"type", "float"},
-          {"symmetric", true},
-          {"strategy", "tensor"},
-          {"dynamic", false}};
-}
-
-json Gptq() { return {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}}; }
-
-json Awq() {
-  return {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 64}, {"version", "gemm"}};
-}
-
-QuantizationConfig Read(const json& quantization) {
-  const auto read = ReadQuantizationConfig({{"quantization_config", quantization}}, "config.json");
-  EXPECT_TRUE(read.ok() && read->has_value()) << read.status();
-  return read.ok() && read->has_value() ? **read : QuantizationConfig();
-}
-
-std::string QuantizationRefusal(const json& quantization) {
-  const auto read = ReadQuantizationConfig({{"quantization_config", quantization}}, "config.json");
-  EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument) << quantization;
-  return std::string(read.status().message());
-}
 
 TEST(QuantizationConfigTest, IsAbsentWhereNoneIsNamed) {
   EXPECT_FALSE(ReadQuantizationConfig(json::object(), "config.json")->has_value());
@@ -311,84 +235,6 @@ TEST(QuantizationConfigTest, RefusesTransformsAndSparsity) {
               AllOf(HasSubstr("sparsity_config"), HasSubstr("sparse-24"), HasSubstr("dense")));
 }
 
-// Layers of 4 bits and an output projection of 8.
-json TwoKinds() {
-  json config = CompressedTensors();
-  config["ignore"] = json::array();
-  json& groups = config["config_groups"];
-  groups["group_1"] = groups["group_0"];
-  groups["group_1"]["targets"] = {"lm_head"};
-  groups["group_1"]["weights"].update({{"num_bits", 8}, {"group_size", 32}});
-  return config;
-}
-
-TEST(QuantizationConfigTest, ReadsSeveralKindsOfIntegers) {
-  const QuantizationConfig config = Read(TwoKinds());
-  EXPECT_EQ(config.name(), "w4g128+w8g32");
-  EXPECT_EQ(config.KindOf("lm_head.weight").name(), "w8g32");
-  EXPECT_EQ(config.KindOf("model.layers.3.mlp.up_proj.weight").name(), "w4g128");
-  EXPECT_EQ(config.output, QuantizationConfig::Output::kIntegers);
-
-  json formats = TwoKinds();
-  formats["format"] = "mixed-precision";
-  EXPECT_THAT(QuantizationRefusal(formats), HasSubstr("mixed-precision"));
-  GroupOf(formats)["format"] = "pack-quantized";
-  formats["config_groups"]["group_1"]["format"] = "int-quantized";
-  EXPECT_EQ(Read(formats).KindOf("lm_head.weight").format, Format::kIntQuantized);
-  EXPECT_EQ(Read(formats).KindOf("model.layers.3.mlp.up_proj.weight").format,
-            Format::kPackQuantized);
-
-  json rounded = TwoKinds();
-  rounded["config_groups"]["group_1"]["input_activations"] = InputArgs("int", false);
-  EXPECT_THAT(Read(rounded).Remarks(), ElementsAre(HasSubstr("its input_scale is not used")));
-}
-
-TEST(QuantizationConfigTest, TheClosestTargetSaysTheKind) {
-  json config = TwoKinds();
-  config["config_groups"]["group_1"]["targets"] = {"re:.*down_proj", "lm_head"};
-  EXPECT_EQ(Read(config).KindOf("model.layers.0.mlp.down_proj.weight").name(), "w8g32");
-  GroupOf(config)["targets"] = {"Linear", "model.layers.0.mlp.down_proj"};
-  EXPECT_EQ(Read(config).KindOf("model.layers.0.mlp.down_proj.weight").name(), "w4g128");
-  EXPECT_EQ(Read(config).KindOf("model.layers.1.mlp.down_proj.weight").name(), "w8g32");
-
-  GroupOf(config)["targets"] = {"re:model.layers.1"};
-  EXPECT_EQ(Read(config).FindKind("model.layers.0.mlp.up_proj.weight").status().code(),
-            absl::StatusCode::kNotFound);
-  const auto two = Read(config).FindKind("model.layers.1.mlp.down_proj.weight");
-  EXPECT_EQ(two.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(two.status().message()),
-              AllOf(HasSubstr("model.layers.1.mlp.down_proj"), HasSubstr("different kinds")));
-}
-
-TEST(QuantizationConfigTest, LooksAtTargetsOnlyWhereThereAreSeveralKinds) {
-  json config = CompressedTensors();
-  GroupOf(config)["targets"] = {"re:(?!lm_head).*"};
-  EXPECT_EQ(Read(config).name(), "w4g128");
-  config["config_groups"]["group_1"] = GroupOf(config);
-  EXPECT_EQ(Read(config).name(), "w4g128");
-  config["config_groups"]["group_1"]["weights"]["num_bits"] = 8;
-  EXPECT_THAT(QuantizationRefusal(config), HasSubstr("(?!lm_head)"));
-}
-
-TEST(QuantizationConfigTest, BoundsGroupsOfSeveralKinds) {
-  json config = TwoKinds();
-  for (int i = 2; i < 64; ++i) {
-    config["config_groups"]["group_" + std::to_string(i)] = GroupOf(config);
-  }
-  EXPECT_EQ(Read(config).name(), "w4g128+w8g32");
-  json more = config;
-  more["config_groups"]["one_more"] = GroupOf(config);
-  EXPECT_THAT(QuantizationRefusal(more), HasSubstr("at most 64"));
-  more["config_groups"]["group_1"] = GroupOf(config);  // leaves one kind
-  EXPECT_EQ(Read(more).name(), "w4g128");
-  json patterns = json::array();
-  for (int i = 0; i < 60; ++i) patterns.push_back("re:.*a_name_of_forty_characters_that_is_long");
-  for (const char* group : {"group_2", "group_3"}) {
-    config["config_groups"][group]["targets"] = patterns;
-  }
-  EXPECT_THAT(QuantizationRefusal(config), HasSubstr("4096 instructions"));
-}
-
 TEST(QuantizationConfigTest, SaysWhetherTheOutputIsIntegers) {
   using Output = QuantizationConfig::Output;
   EXPECT_EQ(Read(Awq()).output, Output::kOpen);
@@ -548,4 +394,4 @@ TEST(QuantizationConfigTest, RefusesOtherScalesOfKeysAndValues) {
 }
 
 }  // namespace
-}  // namespace baton
+}  // namespace baton::test
