@@ -94,7 +94,7 @@ class SmallWeightsTest(unittest.TestCase):
     def test_integers(self):
         self.check_heads_stay_apart(
             lambda model: [BIN / "baton", "model", "quantize", DEMO_MODEL, model, "--scheme", "w4",
-                           "--group", "32"], "w4")
+                           "--group", "32", "--lm-head", "w8"], "w4")
 
     def test_units_and_minimums_of_a_gguf_file(self):
         """Its blocks, which are random, span the columns of both ranks."""
