@@ -37,7 +37,7 @@ enum class Fetching {
 // processor's own fetching does not fill that time, so it fetches ahead. Fewer rows are faster
 // without: they wait for nothing but that fetching.
 constexpr int64_t kFewestToFetch = 6;
-constexpr int64_t kAheadBytes = 16 << 10;
+constexpr int64_t kAheadBytes = 6 << 10;
 
 // The tiles of a block pass a band in slices of so many steps, 32 KiB, and fetch the next slice
 // together, each its part of it. If the first tile fetched all, it would wait for memory, which
