@@ -34,7 +34,7 @@ BATON_HD float Widen(F16Bits value) {
 #endif
 }
 
-// Round to nearest, ties to even.
+// Round to nearest, ties to even. Of a NaN a device may make another one than the host.
 BATON_HD void Narrow(float value, float* to) { *to = value; }
 BATON_HD void Narrow(float value, Bf16Bits* to) {
 #ifdef __CUDA_ARCH__

@@ -8,7 +8,8 @@
 #include "kernels/cuda/cta/fp8_math.h"
 
 // The algorithms of gemm/fp8.cu, over a Cta so that tests can run them on the host. All steps are
-// single roundings in fp32, so host and device give the same bits.
+// single roundings in fp32, so host and device give the same bits, but for those of a NaN that is
+// narrowed to 16.
 namespace baton::kernels::cuda {
 
 constexpr int kQuantizeThreads = 256;

@@ -230,7 +230,7 @@ class CudaAttentionTest : public testing::TestWithParam<DType> {
 TEST_P(CudaAttentionTest, WholePromptsChunksAndDecodeStepsEqualReference) {
   for (const auto& [q_heads, kv_heads, head_dim] :
        {std::tuple(8, 2, 64), std::tuple(4, 4, 128), std::tuple(14, 2, 64), std::tuple(8, 1, 128),
-        std::tuple(4, 2, 80), std::tuple(2, 1, 32)}) {
+        std::tuple(4, 2, 80), std::tuple(2, 1, 32), std::tuple(9, 9, 64)}) {
     SCOPED_TRACE(testing::Message() << q_heads << " over " << kv_heads << " of " << head_dim);
     DeviceRig rig(GetParam(), ShapeOf(q_heads, kv_heads, head_dim), {400, 33, 1, 700}, true);
     rig.Step({{0, 0, 300}, {1, 0, 20}});

@@ -154,8 +154,8 @@ class RopeRig {
                                 .k = arena.data() + 2 * kLayer * plane,
                                 .v = arena.data() + (2 * kLayer + 1) * plane,
                                 .block_stride = static_cast<int64_t>(layout.block_elements())};
-    HostCta cta(kRopeThreads, order);
     for (int64_t row = 0; row < rows(); ++row) {
+      HostCta cta(kRopeThreads, order);
       const auto shared = std::make_unique<RopeShared>();
       std::fill_n(shared->cosines, kRopePairs, kNan);
       std::fill_n(shared->sines, kRopePairs, kNan);

@@ -85,8 +85,8 @@ class EmulatedRows {
  private:
   template <int N>
   void Run(const RowsToCodes<T>& rows, Order order, float scale) {
-    HostCta cta(kQuantizeThreads, order);
     for (int64_t row = 0; row < shape_.rows; ++row) {
+      HostCta cta(kQuantizeThreads, order);
       QuantizeShared shared;
       std::fill(std::begin(shared.of_warps), std::end(shared.of_warps), kInfinity);
       if (scale == 0) {
@@ -295,10 +295,10 @@ TYPED_TEST_SUITE(AddedProductTest, ElementPairs);
 // As LaunchAddProduct.
 template <typename T, typename Out>
 void AddProduct(const ProductToAdd<T, Out>& add, int64_t rows, Order order) {
-  HostCta cta(kQuantizeThreads, order);
   const int64_t parts = (add.cols + kQuantizeThreads - 1) / kQuantizeThreads;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t part = 0; part < parts; ++part) AddProductPart(cta, add, part, row);
+  for (int64_t block = 0; block < rows * parts; ++block) {
+    HostCta cta(kQuantizeThreads, order);
+    AddProductPart(cta, add, block % parts, block / parts);
   }
 }
 

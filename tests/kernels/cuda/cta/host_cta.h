@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "kernels/cuda/cta/cta.h"
 
 namespace baton::kernels::cuda {
@@ -46,7 +47,8 @@ class HostWarp {
 };
 
 // The threads of one block, run one after the other in each phase: the host twin of DeviceCta. A
-// phase in which threads depend on each other gives different results in different orders.
+// phase in which threads depend on each other gives different results in different orders, and one
+// behind the last, which nothing waits for on the device, ends the test program.
 class HostCta {
  public:
   enum class Order { kForward, kBackward, kShuffled };
@@ -61,18 +63,22 @@ class HostCta {
   int threads() const { return static_cast<int>(order_.size()); }
   template <typename Body>
   void ForEach(Body body) {
+    BeginPhase();
     for (const int thread : order_) body(thread);
   }
   template <typename Body>
   void Single(Body body) {
+    BeginPhase();
     body();
   }
   template <typename T>
   T Read(const T& shared) {
+    BeginPhase();
     return shared;
   }
   template <typename T, int kWarps, typename Make, typename Op>
   T Reduce(T (&of_warps)[kWarps], Make make, Op op) {
+    BeginPhase();
     for (HostWarp& warp : Warps()) {
       const auto of_lane = [&](int lane) { return make(warp.index() * kLanes + lane); };
       of_warps[warp.index()] = warp.Reduce(of_lane, op);
@@ -82,13 +88,17 @@ class HostCta {
   template <typename Body>
   void Finish(Body body) {
     ForEach(body);
+    finished_ = true;
   }
   template <typename Body>
   void FinishByWarps(Body body) {
+    BeginPhase();
     for (HostWarp& warp : Warps()) body(warp);
+    finished_ = true;
   }
 
  private:
+  void BeginPhase() const { BATON_CHECK(!finished_) << "a phase behind the last one"; }
   // Each with its lanes in the order of their threads.
   std::vector<HostWarp> Warps() const {
     std::vector<HostWarp> warps;
@@ -104,6 +114,7 @@ class HostCta {
   }
 
   std::vector<int> order_;
+  bool finished_ = false;
 };
 
 inline constexpr HostCta::Order kOrdersOfThreads[] = {

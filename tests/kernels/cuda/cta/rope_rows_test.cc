@@ -15,13 +15,14 @@ namespace baton::kernels::cuda {
 namespace {
 
 // More heads than warps and fewer; heads of more lanes than a warp, of fewer, and that end within
-// one; a warp whose heads are q, k and v.
+// one; warps that go on after a head of q, of k and of v.
 std::vector<RopeCase> RopeCases() {
   return {{},
           {.q_heads = 8, .kv_heads = 2, .head_dim = 128, .gap = 5},
           {.q_heads = 3, .kv_heads = 3, .head_dim = 40, .block_size = 1, .q_scale = 0.25F},
           {.q_heads = 4, .kv_heads = 2, .head_dim = 8, .k_scale = 0.5F, .v_scale = 0.3F},
           {.q_heads = 14, .kv_heads = 2, .head_dim = 72, .gap = 1, .attention_factor = 1.25F},
+          {.q_heads = 9, .kv_heads = 9, .head_dim = 8},
           {.q_heads = 17,
            .kv_heads = 1,
            .head_dim = 256,
@@ -101,7 +102,8 @@ TYPED_TEST(RopeRowsTest, HaveTheBitsOfTheReferenceWithNormsOfHeads) {
   }
 }
 
-// What is no number, or too large for the cache, in V: it is only rounded, so it keeps its bits.
+// What is no number, or too large for the cache, in V: it is only rounded. Here a NaN
+// keeps its bits; a device may make another NaN of it.
 TYPED_TEST(RopeRowsTest, StoreWhatIsNoNumberAsTheReferenceDoes) {
   using T = typename TypeParam::first_type;
   using Kv = typename TypeParam::second_type;
