@@ -77,6 +77,12 @@ class NewDirectory final {
 
 constexpr int64_t kSmallestGroup = 32;  // that --group has
 
+// What an output projection becomes, where it is rounded beside such layers.
+RoundingScheme OutputScheme(RoundingScheme layers) {
+  layers.bits = 8;
+  return layers;
+}
+
 // A tensor that is written, and how it is rounded, if it is.
 struct PlannedTensor {
   StoredTensor tensor;
@@ -87,10 +93,7 @@ struct PlannedTensor {
 std::vector<PlannedTensor> PlanTensors(const ModelConfig& config, const CheckpointFiles& files,
                                        const CheckpointRounding& rounding) {
   std::optional<RoundingScheme> output;
-  if (rounding.output) {
-    output = rounding.layers;
-    output->bits = 8;
-  }
+  if (rounding.output) output = OutputScheme(rounding.layers);
   const bool unties = config.tied_embeddings && rounding.output;
   std::vector<PlannedTensor> planned;
   for (const StoredTensor* tensor : files.tensors()) {
@@ -143,19 +146,13 @@ nlohmann::ordered_json ModulesOf(const RoundingScheme& scheme, std::vector<std::
 // because other engines do not count it to the class of linear modules.
 nlohmann::ordered_json ConfigOf(const CheckpointRounding& rounding) {
   const RoundingScheme& layers = rounding.layers;
-  nlohmann::ordered_json groups;
-  if (rounding.output && layers.bits == 8) {
-    groups["group_0"] = ModulesOf(layers, {"Linear", kOutputModule});
-  } else {
-    groups["group_0"] = ModulesOf(layers, {"Linear"});
-  }
-  if (rounding.output && layers.bits != 8) {
-    RoundingScheme output = layers;
-    output.bits = 8;
-    groups["group_1"] = ModulesOf(output, {kOutputModule});
-  }
+  nlohmann::ordered_json groups = {{"group_0", ModulesOf(layers, {"Linear"})}};
   auto ignored = nlohmann::ordered_json::array();
-  if (!rounding.output) ignored.push_back(kOutputModule);
+  if (rounding.output) {
+    groups["group_1"] = ModulesOf(OutputScheme(layers), {kOutputModule});
+  } else {
+    ignored.push_back(kOutputModule);
+  }
   return {{"quant_method", "compressed-tensors"},
           {"format", layers.fp8 ? "float-quantized" : "pack-quantized"},
           {"quantization_status", "compressed"},
